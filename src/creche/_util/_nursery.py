@@ -1,0 +1,61 @@
+"""A nursery that a caller of ours never sees: errors come out as themselves, not as groups.
+
+The rule is trio's own: the concurrency inside our code is an implementation detail. Background tasks
+do not raise for expected failures, they hand an outcome to whoever asked. So what comes out of one is
+a bug, and says so.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from creche.errors import InternalError
+
+
+@asynccontextmanager
+async def open_hidden_nursery(what: str) -> AsyncIterator[trio.Nursery]:
+    """Open a nursery whose tasks are cancelled and waited for when the block ends.
+
+    Args:
+      what: What runs inside, for the message of an `InternalError`.
+
+    Yields:
+      The nursery.
+
+    Raises:
+      InternalError: A task of the nursery crashed; its error is the cause. An error raised in the
+        block itself comes out as that very object, cancellation as cancellation.
+    """
+    body_error: BaseException | None = None
+    to_raise: BaseException
+    try:
+        async with trio.open_nursery() as nursery:
+            try:
+                yield nursery
+            except BaseException as error:
+                body_error = error
+                raise
+            finally:
+                nursery.cancel_scope.cancel()
+        return
+    except BaseExceptionGroup as group:
+        leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)]
+        interrupts = [leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt | SystemExit)]
+        if interrupts:
+            to_raise = interrupts[0]
+        elif body_error is not None and leaves in ([], list(_leaves(body_error))):
+            to_raise = body_error
+        elif not leaves:
+            to_raise = group
+        else:
+            to_raise = InternalError(f"a task of {what} crashed: {leaves[0]!r}")
+            to_raise.__cause__ = leaves[0] if len(leaves) == 1 else group
+    # Raised outside the except block, so that the group does not become its context.
+    raise to_raise
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]

@@ -1,0 +1,23 @@
+"""Text and JSON as they cross a wire: valid UTF-8, one spelling a value."""
+
+import json
+from collections.abc import Callable
+
+canonical_json: Callable[[object], str] = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=True
+).encode
+"""JSON text of a value: keys in their own order, no spaces; NaN and infinities are a `ValueError`."""
+
+
+def clean_text(text: str) -> str:
+    """Return the text with lone surrogates replaced by U+FFFD, the same object if there are none.
+
+    One lone surrogate in a history makes every later request invalid UTF-8, which providers refuse.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,135 @@
+"""Scope keys and the one relation between them.
+
+Rule 1: a key's parent link is bound once. Whoever bound it holds the `ScopeParentBinding`, and nobody
+else can move the key.
+Rule 2: no link may make a key its own ancestor. A refused link changes nothing.
+Rule 3: a chain is read often and moved almost never, so each key keeps its chain and `links.moved`
+counts the moves that can make a kept chain wrong. Binding a key that nobody has read and that is
+nobody's parent makes nothing wrong, so opening an agent does not disturb the others.
+"""
+
+from creche._util import NoPublicConstructor, final
+from creche.errors import ScopeBoundError, ScopeCycleError
+
+
+class _Links:
+    """Counts the moved links of the process; a kept chain is right while the count stands."""
+
+    __slots__ = ("moved",)
+
+    def __init__(self) -> None:
+        self.moved = 0
+
+
+links = _Links()
+
+
+@final
+class ScopeKey:
+    """An opaque identity under which entries are registered, compared by identity.
+
+    Args:
+      label: For messages only; two keys with one label are two keys.
+    """
+
+    __slots__ = ("__weakref__", "_chain", "_chain_moved", "_closed", "_is_parent", "_parent", "label")
+
+    def __init__(self, label: str = "scope") -> None:
+        self.label = label
+        """For messages only."""
+        self._parent: ScopeKey | None = None
+        self._is_parent = False
+        self._closed = False
+        self._chain: tuple[ScopeKey, ...] | None = None
+        self._chain_moved = -1
+
+    def __repr__(self) -> str:
+        return f"<ScopeKey {self.label!r}>"
+
+
+@final
+class ScopeParentBinding(metaclass=NoPublicConstructor):
+    """The right to move one key; made by `bind_scope_parent` alone."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: ScopeKey) -> None:
+        self._key = key
+
+    def rebind(self, parent: ScopeKey | None) -> None:
+        """Move the key under another parent, or directly under the global layer with ``None``.
+
+        Synchronous: every read after it sees the new chain.
+
+        Raises:
+          ScopeCycleError: The parent is the key itself or below it; the link is unchanged.
+        """
+        _link(self._key, parent)
+
+    def __repr__(self) -> str:
+        return f"<ScopeParentBinding of {self._key.label!r}>"
+
+
+_bound_to_nothing = ScopeKey("(bound to the global layer)")
+
+
+def bind_scope_parent(key: ScopeKey, parent: ScopeKey | None) -> ScopeParentBinding:
+    """Bind a key under a parent, once.
+
+    Args:
+      key: The key to bind.
+      parent: Its parent; ``None`` binds it directly under the global layer.
+
+    Returns:
+      The only handle that can move the key again.
+
+    Raises:
+      ScopeBoundError: The key is bound already.
+      ScopeCycleError: The link would make the key its own ancestor.
+    """
+    if key._parent is not None:
+        raise ScopeBoundError(
+            f"scope {key.label!r} is already bound under {_parent_label(key)}; "
+            "only the holder of its binding can move it (ScopeParentBinding.rebind)"
+        )
+    _link(key, parent)
+    return ScopeParentBinding._create(key)
+
+
+def scope_parent_of(key: ScopeKey) -> ScopeKey | None:
+    """Return the key's parent, or ``None`` if it stands directly under the global layer."""
+    parent = key._parent
+    return None if parent is _bound_to_nothing else parent
+
+
+def scope_chain_of(key: ScopeKey | None) -> tuple[ScopeKey, ...]:
+    """Return the key and its ancestors, nearest first; ``()`` for ``None``."""
+    if key is None:
+        return ()
+    chain = key._chain
+    if chain is None or key._chain_moved != links.moved:
+        keys = [key]
+        while (parent := scope_parent_of(keys[-1])) is not None:
+            keys.append(parent)
+        chain = key._chain = tuple(keys)
+        key._chain_moved = links.moved
+    return chain
+
+
+def _link(key: ScopeKey, parent: ScopeKey | None) -> None:
+    if parent is not None and key in scope_chain_of(parent):
+        raise ScopeCycleError(
+            f"scope {key.label!r} cannot be bound under {parent.label!r}: "
+            f"{'that is the scope itself' if parent is key else 'that one is below it'}"
+        )
+    if key._is_parent or key._chain is not None:
+        links.moved += 1
+    key._chain = None
+    key._parent = _bound_to_nothing if parent is None else parent
+    if parent is not None:
+        parent._is_parent = True
+
+
+def _parent_label(key: ScopeKey) -> str:
+    parent = scope_parent_of(key)
+    return "the global layer" if parent is None else repr(parent.label)

@@ -1,0 +1,172 @@
+"""Where entries lie: a global layer and one layer a scope; a layer holds one table a kind of entry.
+
+Rule 1: reading never makes a layer.
+Rule 2: a table goes with its last entry and a layer with its last table, also after an insert that failed.
+Rule 3: every change is counted, in its table and in its kind, so that a derived view can tell with one
+comparison of numbers, or of the tables of one chain, that it is still right (`_views.py`).
+"""
+
+from collections.abc import Iterator
+
+from creche.errors import DuplicateNameError
+
+from ._keys import ScopeKey
+from ._registration import Registration, describe, place_name
+
+
+class NamedEntries:
+    """Entries with a name; a name is taken once."""
+
+    __slots__ = ("_by_name", "version")
+
+    def __init__(self) -> None:
+        self._by_name: dict[object, Registration] = {}
+        self.version = 0
+
+    def insert(self, registration: Registration) -> None:
+        """Add one.
+
+        Raises:
+          DuplicateNameError: The name is taken in this very table.
+        """
+        name = _name(registration)
+        taken = self._by_name.get(name)
+        if taken is not None:
+            raise DuplicateNameError(_duplicate_message(taken, registration))
+        self._by_name[name] = registration
+        self.version += 1
+
+    def remove(self, registration: Registration) -> None:
+        del self._by_name[_name(registration)]
+        self.version += 1
+
+    def __iter__(self) -> Iterator[Registration]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+class AnonymousEntries:
+    """Entries without a name; two equal values are two registrations."""
+
+    __slots__ = ("_registrations", "version")
+
+    def __init__(self) -> None:
+        self._registrations: dict[Registration, None] = {}
+        self.version = 0
+
+    def insert(self, registration: Registration) -> None:
+        self._registrations[registration] = None
+        self.version += 1
+
+    def remove(self, registration: Registration) -> None:
+        del self._registrations[registration]
+        self.version += 1
+
+    def __iter__(self) -> Iterator[Registration]:
+        return iter(self._registrations)
+
+    def __len__(self) -> int:
+        return len(self._registrations)
+
+
+Table = NamedEntries | AnonymousEntries
+
+
+class Layer:
+    """What one scope declared, and the views kept for it and for those below it that declared nothing."""
+
+    __slots__ = ("kept", "scope", "tables")
+
+    def __init__(self, scope: ScopeKey | None) -> None:
+        self.scope = scope
+        self.tables: dict[type, Table] = {}
+        self.kept: dict[object, object] = {}
+
+
+class KindCount:
+    """How often the tables of one kind changed, and in how many scopes there is one."""
+
+    __slots__ = ("scoped", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.scoped = 0
+
+
+class ScopedLayers:
+    """The global layer and the layers of scopes."""
+
+    __slots__ = ("by_scope", "counts", "global_layer")
+
+    def __init__(self) -> None:
+        self.global_layer = Layer(None)
+        self.by_scope: dict[ScopeKey, Layer] = {}
+        self.counts: dict[type, KindCount] = {}
+
+    def count(self, kind: type) -> KindCount:
+        """Return the counter of a kind, made on first use."""
+        count = self.counts.get(kind)
+        if count is None:
+            count = self.counts[kind] = KindCount()
+        return count
+
+    def layer(self, scope: ScopeKey | None) -> Layer | None:
+        """Return the layer of a scope if it declared anything."""
+        return self.global_layer if scope is None else self.by_scope.get(scope)
+
+    def insert(self, registration: Registration) -> None:
+        """Put a registration into its table; a failure leaves no table and no layer behind."""
+        kind, scope = registration.kind, registration.scope
+        layer = self.layer(scope) or Layer(scope)
+        table = layer.tables.get(kind)
+        new = table is None
+        if table is None:
+            table = NamedEntries() if registration.entry.entry_shape == "named" else AnonymousEntries()
+        table.insert(registration)
+        count = self.count(kind)
+        count.version += 1
+        if new:
+            layer.tables[kind] = table
+            if scope is not None:
+                count.scoped += 1
+                self.by_scope[scope] = layer
+
+    def remove(self, registration: Registration) -> None:
+        """Take a registration out, and its table and layer with it if it was the last."""
+        kind, scope = registration.kind, registration.scope
+        layer = self.layer(scope)
+        assert layer is not None, "a registration that stands has a layer"
+        table = layer.tables[kind]
+        table.remove(registration)
+        count = self.counts[kind]
+        count.version += 1
+        if table:
+            return
+        del layer.tables[kind]
+        if scope is not None:
+            count.scoped -= 1
+            if not layer.tables:
+                del self.by_scope[scope]
+
+
+def _name(registration: Registration) -> object:
+    return registration.entry.name  # type: ignore[union-attr]  # the table was chosen by the shape
+
+
+def _duplicate_message(taken: Registration, refused: Registration) -> str:
+    cure = (
+        "register through the agent's own registrar to override it for one agent"
+        if refused.scope is None
+        else "register it at a narrower scope to shadow it there, or undo the first"
+    )
+    kind = refused.kind.__name__
+    name = getattr(_name(refused), "__qualname__", _name(refused))
+    return (
+        f"{kind} {name!r} is already registered at {place_name(refused.scope)} by {taken.owner.name!r}, "
+        f"so {refused.owner.name!r} cannot register it there; {cure}"
+    )
+
+
+__all__ = ["AnonymousEntries", "KindCount", "Layer", "NamedEntries", "ScopedLayers", "Table", "describe"]

@@ -1,0 +1,41 @@
+"""What holds for every test: no network but our own machine, and the same examples in every CI run."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile(
+    "ci", deadline=None, derandomize=True, max_examples=50, database=None, print_blob=True
+)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def local_network_only() -> Iterator[None]:
+    """Let a socket connect to 127.0.0.1 and to Unix sockets, and to nothing else."""
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def check(own: socket.socket, address: object) -> None:
+        if own.family == getattr(socket, "AF_UNIX", None):
+            return
+        host = address[0] if isinstance(address, tuple) else address
+        if host != "127.0.0.1":
+            # Not an OSError: that is what a client expects of a network, and would hide behind a retry.
+            raise RuntimeError(f"a test may connect to 127.0.0.1 only, not to {host!r}")
+
+    def guarded_connect(own: socket.socket, address: tuple[str, int], /) -> None:
+        check(own, address)
+        connect(own, address)
+
+    def guarded_connect_ex(own: socket.socket, address: tuple[str, int], /) -> int:
+        check(own, address)
+        return connect_ex(own, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        yield
