@@ -2,7 +2,10 @@
 
 import os
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -39,3 +42,23 @@ def local_network_only() -> Iterator[None]:
         patch.setattr(socket.socket, "connect", guarded_connect)
         patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
         yield
+
+
+@pytest.fixture
+def run_program(tmp_path: Path) -> Callable[[Path], str]:
+    """Run a program as a user does, in an empty folder and without a terminal; it must end well and say nothing amiss."""
+
+    def run(program: Path) -> str:
+        done = subprocess.run(
+            [sys.executable, program],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return run

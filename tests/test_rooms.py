@@ -22,33 +22,44 @@ def offences(source: str, module: str, *, is_door: bool) -> Iterator[str]:
     package = path if is_door else path[:-1]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
-            for name in names:
-                if name[0] == "creche":
-                    yield from _absolute(node, path, name[1:], [])
+            for alias in node.names:
+                root, *target = alias.name.split(".")
+                if root == "creche":
+                    yield from _through_a_wall(node, package, target, [""], relative=False)
         elif isinstance(node, ast.ImportFrom):
-            name = (node.module or "").split(".") if node.module else []
+            names = [alias.name for alias in node.names]
+            target = node.module.split(".") if node.module else []
             if node.level:
-                above = node.level - 1
-                target = [*package[: len(package) - above], *name]
-                if above > len(package) or not target or not path or target[0] != path[0]:
-                    yield f"line {node.lineno}: a relative import leaves the room"
-            elif name[:1] == ["creche"]:
-                yield from _absolute(node, path, name[1:], [alias.name for alias in node.names])
+                start = package[: max(len(package) - node.level + 1, 0)]
+                yield from _through_a_wall(node, package, start + target, names, relative=True)
+            elif target[0] == "creche":
+                yield from _through_a_wall(node, package, target[1:], names, relative=False)
 
 
-def _absolute(node: ast.stmt, path: list[str], target: list[str], names: list[str]) -> Iterator[str]:
+def _through_a_wall(
+    node: ast.stmt, package: list[str], target: list[str], names: list[str], *, relative: bool
+) -> Iterator[str]:
+    """Yield what is wrong with one import of ``names`` from ``target``, a path below ``creche``."""
     where = f"line {node.lineno}: {'.'.join(['creche', *target])}"
-    if not target:
+    is_same_room = bool(package) and target[:1] == package[:1]
+    if not target and not relative:
         if names != ["__version__"]:
             yield f"{where} is the root; import from the room"
-    elif path and target[0] == path[0]:
-        yield f"{where} is this very room; import relatively"
+    elif relative and not is_same_room:
+        yield f"{where} leaves the room; import it absolutely"
+    elif is_same_room and not relative:
+        yield f"{where} is in this room; import it relatively"
     else:
-        # `creche._util` is private to the package, not to a room: everybody uses its door.
-        private = [part for part in [*target[1:], *names] if part.startswith("_") and not part.startswith("__")]
-        if private:
-            yield f"{where} reaches for {private[0]}, which is private to {target[0]}"
+        shared = 0
+        while shared < min(len(package), len(target)) and package[shared] == target[shared]:
+            shared += 1
+        for name in names:
+            door, *inside = [*target[shared:], name]
+            # What starts with an underscore here is this folder's own; `creche._util` is a door all the same.
+            if not door.startswith("_") or not shared:
+                for part in inside:
+                    if part.startswith("_"):
+                        yield f"{where} reaches for {part}, which is private to {door}"
 
 
 def _module_of(file: Path) -> str:
@@ -69,8 +80,9 @@ def test_no_import_goes_through_a_wall(file):
         ("agent._loop", False, "from creche.session import _log", "reaches for _log"),
         ("agent._loop", False, "import creche.session._log", "reaches for _log"),
         ("agent._loop", False, "def f():\n    from creche._util._public import final", "reaches for _public"),
-        ("agent._loop", False, "from creche.agent import Agent", "this very room"),
-        ("agent._loop", False, "from creche.agent._inbox import Inbox", "this very room"),
+        ("agent._loop", False, "from creche.agent import Agent", "in this room"),
+        ("agent._loop", False, "from creche.agent._inbox import Inbox", "in this room"),
+        ("agent", True, "from creche.agent._inbox import Inbox", "in this room"),
         ("agent._loop", False, "from creche import Agent", "is the root"),
         ("agent._loop", False, "import creche", "is the root"),
         ("agent._loop", False, "from ..session import Log", "leaves the room"),
@@ -79,6 +91,14 @@ def test_no_import_goes_through_a_wall(file):
         ("host", False, "from .agent import Agent", "leaves the room"),
         ("", True, "from .agent import Agent", "leaves the room"),
         ("models.adapters._openai", False, "from ...scope import ScopeKey", "leaves the room"),
+        (
+            "models._model",
+            False,
+            "from .adapters._openai import Model",
+            "reaches for _openai, which is private to adapters",
+        ),
+        ("plugins.files._tools", False, "from ..shell._run import run", "reaches for _run, which is private to shell"),
+        ("plugins.files._tools", False, "from ..shell import _run", "reaches for _run, which is private to shell"),
     ],
 )
 def test_an_import_through_a_wall_is_named(module, is_door, source, sentence):
@@ -93,6 +113,8 @@ def test_an_import_through_a_wall_is_named(module, is_door, source, sentence):
         ("agent._loop", False, "from creche._util import final"),
         ("agent._loop", False, "from ._inbox import Inbox"),
         ("agent._loop", False, "from . import _inbox"),
+        ("agent._loop", False, "from ._inbox import _Slot"),
+        ("plugins.files", True, "from ..shell import shell"),
         ("agent", True, "from ._loop import Agent as Agent"),
         ("models.adapters._openai", False, "from .._chunks import Chunk"),
         ("models.adapters", True, "from .. import _chunks"),

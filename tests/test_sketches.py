@@ -1,7 +1,5 @@
 """The sketches are part of the contract: they run unchanged."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,19 +12,6 @@ def test_all_sketches_are_here():
 
 
 @pytest.mark.parametrize("sketch", SKETCHES, ids=lambda sketch: sketch.stem)
-def test_a_sketch_runs_unchanged(sketch, tmp_path):
-    done = subprocess.run(
-        [sys.executable, sketch],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1:] == [f"{_subject(sketch)} ok"]
-
-
-def _subject(sketch: Path) -> str:
-    return sketch.stem.partition("_")[2].replace("_", " ")
+def test_a_sketch_runs_unchanged(sketch, run_program):
+    subject = sketch.stem.partition("_")[2].replace("_", " ")
+    assert run_program(sketch).splitlines()[-1:] == [f"{subject} ok"]

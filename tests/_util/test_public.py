@@ -12,7 +12,7 @@ from creche._util import NoPublicConstructor, final, publish
 @pytest.fixture
 def room(monkeypatch):
     """A room with one private module, and what its door holds."""
-    door, private = types.ModuleType("some.room"), types.ModuleType("some.room._work")
+    door, private = types.ModuleType("some_room"), types.ModuleType("some_room._work")
     monkeypatch.setitem(sys.modules, door.__name__, door)
     monkeypatch.setitem(sys.modules, private.__name__, private)
     exec("class Work: pass\ndef work(): pass\nclass _Hidden: pass\nvalue = Work()", vars(private))
@@ -21,34 +21,34 @@ def room(monkeypatch):
 
 
 def test_classes_and_functions_of_a_door_get_its_path(room):
-    publish(vars(room), "some.room")
-    assert (room.Work.__module__, room.work.__module__) == ("some.room", "some.room")
+    publish(vars(room), "some_room")
+    assert (room.Work.__module__, room.work.__module__) == ("some_room", "some_room")
 
 
 def test_a_published_class_pickles_under_its_public_path(room):
-    publish(vars(room), "some.room")
-    assert b"some.room._work" not in pickle.dumps(room.value)
+    publish(vars(room), "some_room")
+    assert b"some_room._work" not in pickle.dumps(room.value)
     assert isinstance(pickle.loads(pickle.dumps(room.value)), room.Work)
 
 
 def test_private_names_and_values_keep_their_path(room):
-    publish(vars(room), "some.room")
-    assert room._Hidden.__module__ == "some.room._work"
+    publish(vars(room), "some_room")
+    assert room._Hidden.__module__ == "some_room._work"
     assert "__module__" not in vars(room.value)
 
 
 def test_what_only_passes_through_a_door_keeps_its_path(room):
-    elsewhere = type("Guest", (), {"__module__": "some.roommate._work"})
+    elsewhere = type("Guest", (), {"__module__": "some_roommate._work"})
     room.Guest, room.deque = elsewhere, pytest.importorskip("collections").deque
-    publish(vars(room), "some.room")
-    assert elsewhere.__module__ == "some.roommate._work"
+    publish(vars(room), "some_room")
+    assert elsewhere.__module__ == "some_roommate._work"
     assert room.deque.__module__ == "collections"
 
 
 def test_publishing_twice_changes_nothing(room):
-    publish(vars(room), "some.room")
-    publish(vars(room), "some.room")
-    assert room.Work.__module__ == "some.room"
+    publish(vars(room), "some_room")
+    publish(vars(room), "some_room")
+    assert room.Work.__module__ == "some_room"
 
 
 def test_a_final_class_refuses_a_subclass():

@@ -1,11 +1,11 @@
-"""The one folder the file tools may see: what a path written by a model means, and how a path is shown to it.
+r"""The one folder the file tools may see: what a path written by a model means, and how a path is shown to it.
 
 Rule 1: a path is resolved, with all its symlinks, before anything is opened, and what resolves outside the folder is
 refused. This keeps a model in its folder; it is no sandbox against a process that swaps a folder for a symlink between
 the check and the opening.
 
 Rule 2: a path is shown as a JSON string in which every character that does not print is an escape. So a shown path
-never breaks a line, is always valid UTF-8 (a byte of a name that is not UTF-8 shows as ``\\udcXX``), and decodes to the
+never breaks a line, is always valid UTF-8 (a byte of a name that is not UTF-8 shows as ``\udcXX``), and decodes to the
 very name the operating system has. A path may be given back decoded or exactly as shown, quotes included.
 """
 
@@ -21,6 +21,9 @@ from creche.errors import ToolFailed
 
 MAX_PATH = 4096
 """Bytes; what Linux takes. A longer path is refused before it is resolved, which takes a call for each of its parts."""
+
+MAX_SHOWN = 200
+"""Characters of a path in a message about a path that may be anything."""
 
 
 def quoted(path: str) -> str:
@@ -85,6 +88,10 @@ class Place:
         return stat.S_ISREG(self.mode)
 
 
+def _real(path: str | os.PathLike[str]) -> str:
+    return os.path.realpath(os.fspath(path))
+
+
 def _no_check() -> None:
     """Let the work go on."""
 
@@ -93,7 +100,7 @@ def _no_check() -> None:
 class Workspace:
     """The folder, and how work on it learns that nobody waits for it."""
 
-    root: str = field(converter=os.path.realpath)
+    root: str = field(converter=_real)
     """Absolute, all symlinks resolved, when the value is made."""
 
     check_cancelled: Callable[[], None] = field(default=_no_check, kw_only=True)
@@ -134,7 +141,7 @@ class Workspace:
         if length > MAX_PATH:
             raise ToolFailed(f"{name} is not a path: it has {length} bytes, {MAX_PATH} are the most")
         real = os.path.realpath(os.path.join(self.root, path))
-        if os.path.commonpath((self.root, real)) != self.root:
+        if real != self.root and not real.startswith(os.path.join(self.root, "")):
             raise ToolFailed(f"{name} is outside of the folder {quoted(self.root)}; give a path inside it")
         try:
             mode = os.lstat(real).st_mode
@@ -145,4 +152,4 @@ class Workspace:
 
 def _shortened(path: str) -> str:
     """Show a path that may be anything, in a message that should stay one sentence."""
-    return quoted(path) if len(path) <= 200 else f"{quoted(path[:200])}..."
+    return quoted(path) if len(path) <= MAX_SHOWN else f"{quoted(path[:MAX_SHOWN])}..."

@@ -17,9 +17,9 @@ CHUNK = 1 << 20
 LONGEST = 8 << 20
 """Bytes of a line that are searched, at least; the rest of a longer line is passed over."""
 
-_FLAGS: int = os.O_RDONLY
-for _flag in ("O_BINARY", "O_CLOEXEC", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK"):
-    _FLAGS |= getattr(os, _flag, 0)
+_FLAGS: int = os.O_RDONLY | sum(
+    getattr(os, flag, 0) for flag in ("O_BINARY", "O_CLOEXEC", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK")
+)
 
 
 def open_regular(real: str) -> BinaryIO | None:
@@ -31,8 +31,63 @@ def open_regular(real: str) -> BinaryIO | None:
     if not stat.S_ISREG(os.lstat(real).st_mode):
         return None
     descriptor = os.open(real, _FLAGS)
-    try:
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.fdopen(descriptor, "rb") if regular else None
-    finally:
-        ...
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb")
+
+
+def is_binary(file: BinaryIO) -> bool:
+    """Look at the head of a file that was just opened, and go back to its start."""
+    head = file.read(HEAD)
+    file.seek(0)
+    return b"\0" in head
+
+
+def decoded(line: bytes) -> str:
+    """Give the text of a line without its end."""
+    return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def count_lines(file: BinaryIO, check: Callable[[], None]) -> int:
+    """Count the lines from here to the end of the file."""
+    count = 0
+    last = b"\n"
+    while chunk := file.read(CHUNK):
+        check()
+        count += chunk.count(b"\n")
+        last = chunk[-1:]
+    return count + (last != b"\n")
+
+
+def skip_lines(file: BinaryIO, count: int, check: Callable[[], None]) -> None:
+    """Go to the start of the line after the next ``count``, or to the end of the file."""
+    while count and (chunk := file.read(CHUNK)):
+        check()
+        ends = chunk.count(b"\n")
+        if ends < count:
+            count -= ends
+            continue
+        position = -1
+        for _ in range(count):
+            position = chunk.index(b"\n", position + 1)
+        file.seek(position + 1 - len(chunk), os.SEEK_CUR)
+        return
+
+
+def batches(file: BinaryIO, check: Callable[[], None]) -> Iterator[list[str]]:
+    """Give the lines of a file, some at a time, each without its end.
+
+    Decoding many lines at once is what makes a search fast; no byte of a longer UTF-8 sequence looks like a newline, so
+    it gives what decoding each line would.
+    """
+    while batch := file.read(CHUNK):
+        check()
+        if not batch.endswith(b"\n"):
+            batch += file.readline(LONGEST)
+            if not batch.endswith(b"\n"):
+                skip_lines(file, 1, check)
+        lines = batch.decode("utf-8", "replace").split("\n")
+        if not lines[-1]:
+            lines.pop()
+        yield [line.removesuffix("\r") for line in lines]

@@ -2,8 +2,8 @@
 
 Rule 1: paths come in the order of their code points, as whole strings: ``a``, ``a-b``, ``a/x``, ``a0``. That is not the
 order of a walk that sorts each folder by name, so a folder is two steps: ``a``, which shows it, and ``a/``, which enters
-it, and steps are sorted together. The order needs one folder in memory at a time, and a page begins anywhere in it
-without a walk through what comes before.
+it, and the steps of one folder are sorted together. A page begins anywhere in that order without a walk through what
+comes before, and only the folders above the current path are in memory.
 
 Rule 2: symlinks are shown, never followed. Version control and caches are neither shown nor entered.
 
@@ -52,13 +52,13 @@ class Found:
 
 
 def walk(workspace: Workspace, place: Place, *, recursive: bool = True, since: str = "") -> Iterator[Found]:
-    """Walk a folder in order, or meet one file alone.
+    r"""Walk a folder in order, or meet one file alone.
 
     Args:
       workspace: Where ``place`` is.
       place: Where to start; it is not found itself if it is a folder.
       recursive: Enter folders.
-      since: Leave out the paths before this one. ``path + "\\0"`` leaves out ``path`` as well, as no path has a NUL.
+      since: Leave out the paths before this one. ``path + "\0"`` leaves out ``path`` as well, as no path has a NUL.
 
     Raises:
       ToolFailed: the very folder it starts in cannot be read.

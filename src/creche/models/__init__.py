@@ -1,0 +1,92 @@
+"""The seam to language models: requests, chunks, failures, and the fake models that need no key.
+
+An adapter (`Model`) knows one provider's wire. It is given a `ModelRequest` and yields chunks; everything
+else, retries included, is the loop's."""
+
+from creche._util import publish
+
+from ._chunks import (
+    Assembler as Assembler,
+    Chunk as Chunk,
+    Delta as Delta,
+    FinishReason as FinishReason,
+    Finished as Finished,
+    ReasoningDelta as ReasoningDelta,
+    StreamRun as StreamRun,
+    TextDelta as TextDelta,
+    ToolCallDelta as ToolCallDelta,
+    expand_stream as expand_stream,
+    pack_stream as pack_stream,
+)
+from ._failures import (
+    FAILURES as FAILURES,
+    Failure as Failure,
+    failure_of_status as failure_of_status,
+    model_error as model_error,
+)
+from ._model import (
+    Capabilities as Capabilities,
+    Model as Model,
+    ModelProvider as ModelProvider,
+    PreparedCall as PreparedCall,
+    RetryPolicy as RetryPolicy,
+    Route as Route,
+    resolve_model as resolve_model,
+)
+from ._request import (
+    ModelOptions as ModelOptions,
+    ModelRequest as ModelRequest,
+    RequestHead as RequestHead,
+    Settings as Settings,
+    Usage as Usage,
+)
+from .adapters import (
+    Call as Call,
+    Fail as Fail,
+    FunctionModel as FunctionModel,
+    Say as Say,
+    ScriptedModel as ScriptedModel,
+    call as call,
+    fail as fail,
+    say as say,
+)
+
+__all__ = [
+    "Assembler",
+    "Call",
+    "Capabilities",
+    "Chunk",
+    "Delta",
+    "FAILURES",
+    "Fail",
+    "Failure",
+    "FinishReason",
+    "Finished",
+    "FunctionModel",
+    "Model",
+    "ModelOptions",
+    "ModelProvider",
+    "ModelRequest",
+    "PreparedCall",
+    "ReasoningDelta",
+    "RequestHead",
+    "RetryPolicy",
+    "Route",
+    "Say",
+    "ScriptedModel",
+    "Settings",
+    "StreamRun",
+    "TextDelta",
+    "ToolCallDelta",
+    "Usage",
+    "call",
+    "expand_stream",
+    "fail",
+    "failure_of_status",
+    "model_error",
+    "pack_stream",
+    "resolve_model",
+    "say",
+]
+
+publish(globals(), __name__)

@@ -1,0 +1,140 @@
+"""The seam to models: what an adapter is, and how one is found by name."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import ClassVar, Literal, Protocol
+
+import attrs
+import trio
+
+from creche.errors import ConfigError, ModelError, NotRegisteredError
+from creche.scope import Registry, ScopeKey
+
+from ._chunks import Chunk
+from ._request import ModelRequest, Settings
+
+
+@attrs.frozen
+class RetryPolicy:
+    """How often and after how long a failed attempt is tried again, inside the open step."""
+
+    retries: int = 5
+    """Attempts after the first."""
+    first_delay: float = attrs.field(default=0.5, kw_only=True)
+    """Seconds before the second attempt; doubled for each further one."""
+    longest_delay: float = attrs.field(default=10.0, kw_only=True)
+    """Seconds; what the provider asks for is honoured even if it is longer."""
+    jitter: float = attrs.field(default=0.1, kw_only=True)
+    """Up to this share of the delay is added at random."""
+
+    def delay(self, error: ModelError, attempt: int) -> float | None:
+        """Return the seconds to wait after attempt 1, 2, ..., or ``None`` to give up."""
+        if not error.retryable or attempt > self.retries:
+            return None
+        if error.retry_after is not None:
+            return error.retry_after
+        delay = min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay)
+        return delay * (1 + self.jitter * random.random())  # noqa: S311 - spreads retries, guards nothing
+
+
+@attrs.frozen
+class Capabilities:
+    """What a model can do beyond text and tools."""
+
+    images: bool = False
+    """Whether it sees images."""
+    structured_output: bool = attrs.field(default=False, kw_only=True)
+    """Whether an answer can be held to a JSON Schema."""
+    system_prompt_update: Literal["in-history"] | None = attrs.field(default=None, kw_only=True)
+    """Whether a changed system prompt may be appended after the cached history."""
+    tool_update: Literal["addition-only", "in-history"] | None = attrs.field(default=None, kw_only=True)
+    """Whether the model can be told of tools that come and go."""
+
+
+@attrs.frozen
+class PreparedCall:
+    """What an adapter says about one call before it is made."""
+
+    settings: Settings
+    """The settings with the adapter's defaults filled in."""
+    defaults: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    """Names of the options that were filled in."""
+    context_window: int | None = attrs.field(default=None, kw_only=True)
+    """Tokens that fit, if known."""
+    capabilities: Capabilities = attrs.field(factory=Capabilities, kw_only=True)
+    """What the model can do."""
+    retry: RetryPolicy = attrs.field(factory=RetryPolicy, kw_only=True)
+    """How failed attempts are tried again."""
+
+
+class Model(Protocol):
+    """An adapter: it knows one provider's wire and nothing of agents.
+
+    One adapter serves any number of agents at once. The SDK's own retries are switched off.
+    """
+
+    provider: str
+    """Name of the provider, for settings and messages."""
+    model: str
+    """Name of the model to ask when a route names none."""
+    limiter: trio.CapacityLimiter | None
+    """How many requests may be under way at once; ``None`` is any number."""
+
+    async def prepare(self, settings: Settings, /) -> PreparedCall:
+        """Return what is known of a call before it is made.
+
+        Contract: may wait; raises `ModelError` for a model it does not have.
+        """
+        ...
+
+    def stream(self, request: ModelRequest, /) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """Open the answer to a request.
+
+        Contract: raises `ModelError` on entering or from the iterator; the last chunk is `Finished`; leaving
+        the block, also when cancelled, closes the connection.
+        """
+        ...
+
+
+@attrs.frozen(eq=False)
+class ModelProvider:
+    """An entry: an adapter under the name that routes ``"name:model"`` use."""
+
+    name: str
+    """The provider's name."""
+    model: Model = attrs.field(kw_only=True)
+    """The adapter."""
+    entry_shape: ClassVar[Literal["named"]] = "named"
+
+
+@attrs.frozen
+class Route:
+    """An adapter and the model to ask of it."""
+
+    model: Model
+    """The adapter."""
+    name: str = attrs.field(kw_only=True)
+    """Name of the model, in the provider's words."""
+
+
+def resolve_model(model: Model | str, registry: Registry, scope: ScopeKey | None) -> Route:
+    """Return the route of a model given as an adapter or as ``"provider:model"``.
+
+    Raises:
+      ConfigError: The text is not of that form.
+      NotRegisteredError: No such provider is visible from the scope.
+    """
+    if not isinstance(model, str):
+        return Route(model, name=model.model)
+    provider, colon, name = model.partition(":")
+    if not colon or not provider or not name:
+        raise ConfigError([("model", f"{model!r} is not of the form 'provider:model'")])
+    known = registry.merge(ModelProvider, scope)
+    if provider not in known:
+        visible = ", ".join(sorted(known)) or "(none)"
+        raise NotRegisteredError(
+            f"no model provider {provider!r} is registered for {model!r}; registered: {visible}; "
+            "register one with registrar.add(ModelProvider(name, model=adapter))"
+        )
+    return Route(known[provider].model, name=name)

@@ -1,0 +1,167 @@
+"""What a model is asked: settings, tools, messages; and what it cost.
+
+The canonical bytes of a request are one JSON line of settings, one of tools, one a message, keys in
+declared order. Prefix, equality, diff and fork are defined on them. Settings and tools stay together in a
+`RequestHead`, which is one value for as long as they do not change and keeps their encoding; messages keep
+theirs. So the bytes of the next request cost what is new in it.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from creche._util import canonical_json
+from creche.messages import Message, SystemMessage, ToolMessage, ToolSchema, UserMessage
+
+SAID_BY_OTHERS = ("user", "agent")
+"""Sources of user-role messages that come from people and agents rather than from the framework."""
+
+
+@attrs.frozen
+class ModelOptions:
+    """What may be set for a request; ``None`` leaves it to the provider."""
+
+    effort: str | None = None
+    """How hard a reasoning model should think, in the provider's words."""
+    max_tokens: int | None = attrs.field(default=None, kw_only=True)
+    """Longest answer, in tokens."""
+    temperature: float | None = attrs.field(default=None, kw_only=True)
+    """Sampling temperature."""
+    top_p: float | None = attrs.field(default=None, kw_only=True)
+    """Nucleus sampling."""
+    seed: int | None = attrs.field(default=None, kw_only=True)
+    """Seed for sampling, where the provider has one."""
+    stop: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    """Texts that end the answer."""
+    tool_choice: str | None = attrs.field(default=None, kw_only=True)
+    """``"auto"``, ``"none"``, ``"required"``, or the name of the one tool to call."""
+
+
+@attrs.frozen
+class Settings:
+    """Where a request goes and how it is to be answered."""
+
+    provider: str
+    """Name of the model provider."""
+    model: str = attrs.field(kw_only=True)
+    """Name of the model, in the provider's words."""
+    options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
+    """Sampling and the like."""
+
+
+@attrs.frozen
+class RequestHead:
+    """Everything of a request that is not history."""
+
+    settings: Settings
+    """Where it goes and how it is to be answered."""
+    tools: tuple[ToolSchema, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    """What the model may call, in prompt order."""
+    defaults: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    """Names of the options that the adapter filled in, so that another route may fill in its own."""
+
+    @functools.cached_property
+    def settings_line(self) -> str:
+        """The canonical line of settings, encoded once."""
+        settings = self.settings
+        return canonical_json(
+            {"provider": settings.provider, "model": settings.model, "options": attrs.asdict(settings.options)}
+        )
+
+    @functools.cached_property
+    def tools_line(self) -> str:
+        """The canonical line of tools, encoded once."""
+        return f"[{','.join([tool.encoded for tool in self.tools])}]"
+
+
+@attrs.define(eq=False)
+class ModelRequest:
+    """One request to a model."""
+
+    head: RequestHead
+    """Settings and tools."""
+    messages: Sequence[Message] = attrs.field(kw_only=True)
+    """The history, an immutable view; a leading system message is the system prompt."""
+    agent_path: str = attrs.field(default="", kw_only=True)
+    """Which agent asks. Metadata, outside the canonical bytes."""
+    session_id: str = attrs.field(default="", kw_only=True)
+    """Which session asks. Metadata, outside the canonical bytes."""
+
+    @property
+    def settings(self) -> Settings:
+        """Where the request goes and how it is to be answered."""
+        return self.head.settings
+
+    @property
+    def tools(self) -> tuple[ToolSchema, ...]:
+        """What the model may call."""
+        return self.head.tools
+
+    @property
+    def system(self) -> str:
+        """The text of a leading system message, ``""`` if there is none."""
+        first = self.messages[0] if self.messages else None
+        return first.text if isinstance(first, SystemMessage) else ""
+
+    @property
+    def user_texts(self) -> list[str]:
+        """The texts of messages from people and agents, oldest first; the framework's own are left out."""
+        return [each.text for each in self.messages if isinstance(each, UserMessage) and each.source in SAID_BY_OTHERS]
+
+    @property
+    def last_user_text(self) -> str:
+        """The text of the newest message from a person or an agent, ``""`` if there is none."""
+        for message in reversed(self.messages):
+            if isinstance(message, UserMessage) and message.source in SAID_BY_OTHERS:
+                return message.text
+        return ""
+
+    @property
+    def last_tool_text(self) -> str:
+        """The text of the newest tool result, ``""`` if there is none."""
+        for message in reversed(self.messages):
+            if isinstance(message, ToolMessage):
+                return message.text
+        return ""
+
+    def canonical_lines(self) -> Iterator[str]:
+        """Yield the canonical lines: settings, tools, then one a message."""
+        yield self.head.settings_line
+        yield self.head.tools_line
+        for message in self.messages:
+            yield message.encoded
+
+    def canonical_bytes(self) -> bytes:
+        """Return the canonical lines as UTF-8, each ended by a newline."""
+        return "".join([line + "\n" for line in self.canonical_lines()]).encode()
+
+
+@attrs.frozen
+class Usage:
+    """What requests cost. Usages add up: ``a + b``."""
+
+    requests: int = 0
+    """How many requests, every attempt counted once."""
+    input_tokens: int = attrs.field(default=0, kw_only=True)
+    """Tokens read, cached ones included."""
+    output_tokens: int = attrs.field(default=0, kw_only=True)
+    """Tokens written, reasoning included."""
+    cached_tokens: int = attrs.field(default=0, kw_only=True)
+    """How many of the tokens read came from the provider's cache."""
+    reasoning_tokens: int = attrs.field(default=0, kw_only=True)
+    """How many of the tokens written were reasoning."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens read and written."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )

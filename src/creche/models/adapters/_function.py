@@ -1,0 +1,82 @@
+"""A model that is a function."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from creche._util import final
+
+from .._model import Capabilities, PreparedCall, RetryPolicy
+from .._request import ModelRequest, Settings
+from ._items import Answer, Item, as_items
+
+Answerer = Callable[[ModelRequest], object | Awaitable[object]]
+
+
+@final
+class FunctionModel:
+    """A model whose answers a function computes, for tests and programs that need no model.
+
+    Args:
+      function: Given the request, returns (or, if async, resolves to) a list of `say` and `call`.
+      provider: Name of the provider in settings.
+      model: Name of the model in settings.
+      limit: How many requests may be under way at once; any number if absent.
+      context_window: Tokens that fit, for tests of limits.
+      capabilities: What the model claims to be able to do.
+      retry: How failed attempts are tried again.
+    """
+
+    def __init__(
+        self,
+        function: Answerer,
+        *,
+        provider: str = "function",
+        model: str = "function",
+        limit: int | None = None,
+        context_window: int | None = None,
+        capabilities: Capabilities | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self.provider = provider
+        """Name of the provider in settings."""
+        self.model = model
+        """Name of the model in settings."""
+        self.limiter = trio.CapacityLimiter(limit) if limit is not None else None
+        """How many requests may be under way at once."""
+        self._function = function
+        self._context_window = context_window
+        self._capabilities = capabilities or Capabilities()
+        self._retry = retry or RetryPolicy()
+        self._prepared: dict[Settings, PreparedCall] = {}
+
+    async def prepare(self, settings: Settings, /) -> PreparedCall:
+        """Return what the model claims; it never waits and never fails."""
+        prepared = self._prepared.get(settings)
+        if prepared is None:
+            prepared = self._prepared[settings] = PreparedCall(
+                settings,
+                context_window=self._context_window,
+                capabilities=self._capabilities,
+                retry=self._retry,
+            )
+        return prepared
+
+    def stream(self, request: ModelRequest, /) -> Answer:
+        """Open the answer; the function is called on entering, after one checkpoint."""
+        return _FunctionAnswer(request, self._function)
+
+
+class _FunctionAnswer(Answer):
+    __slots__ = ("_function",)
+
+    def __init__(self, request: ModelRequest, function: Answerer) -> None:
+        super().__init__(request)
+        self._function = function
+
+    async def items(self) -> tuple[Item, ...]:
+        answer = self._function(self._request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return as_items(answer, f"the model function {getattr(self._function, '__qualname__', self._function)!r}")
