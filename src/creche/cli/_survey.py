@@ -14,6 +14,7 @@ from attrs import field, frozen
 MOST_KINDS = 12
 MOST_LONGEST = 5
 MOST_TODOS = 20
+UNITS = ("B", "kB", "MB", "GB", "TB")
 KILO, TEN = 1000, 10
 
 TODO = r"\bTODO\b"
@@ -132,44 +133,39 @@ def _lines(text: str) -> tuple[list[tuple[str, str]], str, str]:
 
 def human_size(size: int) -> str:
     """Say a number of bytes to people: ``999 B``, ``1.5 kB``, ``20 MB``; a kB is 1000 bytes."""
-    if size < KILO:
-        return f"{size} B"
     value = float(size)
-    unit = "B"
-    for unit in ("kB", "MB", "GB", "TB"):
+    power = 0
+    while round(value) >= KILO and power < len(UNITS) - 1:
         value /= KILO
-        if round(value) < KILO:
-            break
-    return f"{value:.0f} {unit}" if round(value, 1) >= TEN else f"{value:.1f} {unit}"
+        power += 1
+    digits = 1 if power and round(value, 1) < TEN else 0
+    return f"{value:.{digits}f} {UNITS[power]}"
 
 
 def summarise_kinds(entries: Iterable[Entry]) -> str:
     """Say how many files there are of which kind, by suffix, and how large they are; the largest kinds first."""
     entries = tuple(entries)
-    files = [entry for entry in entries if entry.kind == "file"]
+    if not entries:
+        return "The folder is empty."
     kinds: dict[str, list[int]] = {}
-    for entry in files:
-        kinds.setdefault(PurePosixPath(entry.path).suffix.lower() or "no suffix", []).append(entry.size)
-    folders = _count(sum(entry.kind == "dir" for entry in entries), "folder")
-    total = f"{_count(len(files), 'file')} in {folders}, {human_size(sum(entry.size for entry in files))}"
+    for entry in entries:
+        if entry.kind == "file":
+            kinds.setdefault(PurePosixPath(entry.path).suffix.lower() or "no suffix", []).append(entry.size)
+    total = ", ".join((_sizes([entry.size for entry in entries if entry.kind == "file"]), *_others(entries)))
     rows = sorted(kinds.items(), key=lambda kind: (-sum(kind[1]), kind[0]))
     lines = [f"{total}:" if rows else f"{total}."]
     lines += [f"  {_printed(kind)}: {_sizes(sizes)}" for kind, sizes in rows[:MOST_KINDS]]
     if rest := rows[MOST_KINDS:]:
         lines.append(f"  {_count(len(rest), 'other kind')}: {_sizes([size for _, sizes in rest for size in sizes])}")
-    lines += _others(entries)
     return "\n".join(lines)
 
 
 def _others(entries: Sequence[Entry]) -> Iterator[str]:
-    """Say what is there and is no file and no folder."""
-    for kind, noun in (
-        ("symlink", "symlink"),
-        ("other", "FIFO, socket or device"),
-        ("unreadable", "unreadable folder"),
-    ):
+    """Count what is no file."""
+    nouns = {"dir": "folder", "symlink": "symlink", "other": "special file", "unreadable": "unreadable path"}
+    for kind, noun in nouns.items():
         if count := sum(entry.kind == kind for entry in entries):
-            yield f"  {_count(count, noun)}"
+            yield _count(count, noun)
 
 
 def summarise_longest(entries: Iterable[Entry]) -> str:

@@ -1,43 +1,63 @@
 """From a typed function to what a model is shown: a name, a description and a JSON Schema.
 
-The schema is JSON Schema 2020-12 with its keys in declared order, so the same function gives the same
-bytes in every process. A class that is used once is written in place; one that is used twice, or that
-contains itself, goes to ``$defs``. Which of the two holds is known only at the end of the walk, so a
-function that mentions classes is walked twice: once with every class as a reference, to count.
+The schema is JSON Schema 2020-12 with its keys in declared order, so a function gives the same bytes in
+every process. A class that is used once is written in place; one that is used twice, or contains itself,
+goes to ``$defs``. Which of the two holds is known at the end of the walk, so a function that mentions
+classes is walked twice: first with every class as a reference, to count.
 
 What has no JSON form is refused here, when the tool is declared, and never at a call.
 """
 
 import enum
 import inspect
-import math
+import json
+import types
 import typing
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import date
-from pathlib import PurePath
-from types import SimpleNamespace
-from typing import Literal, NotRequired, Required, get_args, get_origin
+from collections import Counter, abc
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
 
 import attrs
 
-from ._hints import COLLECTIONS, MAPPINGS, SCALARS, UNIONS, is_typed_dict, resolve_class, unwrap
+from ._result import json_text
 
-_USE_INSTEAD = "use str, int, float, bool, list, dict, Literal, an enum, a TypedDict or an attrs class"
+UNIONS: Collection[object] = (Union, types.UnionType)
+MAPPINGS: Collection[object] = (dict, abc.Mapping, abc.MutableMapping)
+# What builds the value that a body gets for an array, by the origin of the hint.
+COLLECTIONS: Mapping[object, Callable[[Iterable[object]], object]] = {
+    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
+    **dict.fromkeys((set, abc.MutableSet), set),
+    **dict.fromkeys((frozenset, abc.Set), frozenset),
+    tuple: tuple,
+}
+_SCALARS: Mapping[object, Mapping[str, object]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    types.NoneType: {"type": "null"},
+    datetime: {"type": "string", "format": "date-time"},
+    date: {"type": "string", "format": "date"},
+    Path: {"type": "string"},
+    Any: {},
+    object: {},
+}
 
 
 @attrs.frozen
 class Parameter:
-    """One argument a model can give."""
+    """One argument a model can give, or one field of an object in it."""
 
     name: str
-    """Its key in the arguments."""
+    """Its key."""
     hint: object = attrs.field(kw_only=True)
     """Its type, without `typing.Annotated`."""
     required: bool = attrs.field(kw_only=True)
-    """Whether a call must give it."""
-    default: object = attrs.field(kw_only=True)
-    """The function's own default; `attrs.NOTHING` if the argument is required."""
+    """Whether it must be given."""
+    default: object = attrs.field(default=attrs.NOTHING, kw_only=True)
+    """What the function or the class takes if it is not given; `attrs.NOTHING` if there is nothing."""
 
 
 @attrs.frozen
@@ -53,22 +73,11 @@ class FunctionShape:
     fields: tuple[Parameter, ...] = attrs.field(kw_only=True)
     """What a model can give, in the order of the signature."""
     context_parameter: str | None = attrs.field(kw_only=True)
-    """Name of the parameter the dispatcher fills in, which a model is not shown."""
-
-
-@attrs.frozen
-class _Member:
-    """One property of an object: a parameter, or a field of a class."""
-
-    name: str
-    hint: object
-    default: object = attrs.NOTHING
-    required: bool = True
-    note: str = ""
+    """Name of the parameter that the dispatcher fills in and a model is not shown."""
 
 
 class _UnsupportedError(TypeError):
-    """A hint has no JSON form; each level the error passes says where."""
+    """A hint has no JSON form; each level that the error passes adds where."""
 
 
 def describe_function(function: Callable[..., object], *, context_type: type | None = None) -> FunctionShape:
@@ -80,9 +89,6 @@ def describe_function(function: Callable[..., object], *, context_type: type | N
       function: A function or a bound method.
       context_type: Class whose parameter the dispatcher fills in; it is left out of the schema.
 
-    Returns:
-      What a model is shown, with the types its arguments are checked against.
-
     Raises:
       TypeError: a parameter has no annotation or one without a JSON form; the sentence says what to write instead.
     """
@@ -91,61 +97,52 @@ def describe_function(function: Callable[..., object], *, context_type: type | N
         raise TypeError(f"{function!r} is not a function; wrap it in a def with typed parameters")
     owner = f"tool function {target.__name__!r}"
     description, notes = _read_docstring(owner, inspect.getdoc(function) or "")
-    hints = _parameter_hints(owner, target)
-    members, fields, contexts = list[_Member](), list[Parameter](), list[str]()
-    for parameter in inspect.signature(function).parameters.values():
-        name = parameter.name
-        hint, bare = _checked_hint(owner, parameter, hints)
-        if context_type is not None and _names_context(bare, context_type):
+    hints, bare = _parameter_hints(owner, target)
+    fields, contexts = list[Parameter](), list[str]()
+    for name, parameter in inspect.signature(function).parameters.items():
+        _check_parameter(owner, parameter, hints)
+        hint = unwrap(bare[name])[0]
+        if context_type is not None and _names_context(hint, context_type):
             contexts.append(name)
-            continue
-        default = attrs.NOTHING if parameter.default is parameter.empty else parameter.default
-        required = default is attrs.NOTHING
-        members.append(_Member(name, hint, default, required, notes.get(name, "")))
-        fields.append(Parameter(name, hint=bare, required=required, default=default))
+        else:
+            default = attrs.NOTHING if parameter.default is parameter.empty else parameter.default
+            fields.append(Parameter(name, hint=hint, required=default is attrs.NOTHING, default=default))
     if len(contexts) > 1:
         raise TypeError(f"{owner} has two context parameters, {' and '.join(map(repr, contexts))}; keep one of them")
+    members = [attrs.evolve(field, hint=hints[field.name]) for field in fields]
     return FunctionShape(
         target.__name__,
         description=description,
-        parameters=_parameters_schema(owner, members),
+        parameters=_parameters_schema(owner, members, notes),
         fields=tuple(fields),
         context_parameter=contexts[0] if contexts else None,
     )
 
 
-# ---------------------------------------------------------------- the signature
-
-
-def _parameter_hints(owner: str, target: Callable[..., object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Return the hints of the parameters by name, with `typing.Annotated` and without it, at any depth."""
+def _parameter_hints(owner: str, target: types.FunctionType) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the parameters' hints by name, with `typing.Annotated` and without it, at any depth."""
     try:
+        # What the function returns may be a name for type checkers only, so a stand-in is asked.
         written = {name: hint for name, hint in target.__annotations__.items() if name != "return"}
-        # A stand-in, because what the function returns may name what exists for type checkers only.
-        stand_in = SimpleNamespace(__annotations__=written)
-        names: dict[str, object] = getattr(target, "__globals__", {})
-        full = typing.get_type_hints(stand_in, names, include_extras=True)
-        return full, typing.get_type_hints(stand_in, names)
+        stand_in = types.SimpleNamespace(__annotations__=written)
+        hints = typing.get_type_hints(stand_in, target.__globals__, include_extras=True)
+        return hints, typing.get_type_hints(stand_in, target.__globals__)
     except NameError as error:
-        raise TypeError(
-            f"an annotation of {owner} names {error.name!r}, which its module does not have at run time; "
-            "import or define it at the top of the module, outside of TYPE_CHECKING"
-        ) from None
+        raise TypeError(f"an annotation of {owner} {_missing_name(error)}") from None
 
 
-def _checked_hint(
-    owner: str, parameter: inspect.Parameter, hints: tuple[dict[str, object], dict[str, object]]
-) -> tuple[object, object]:
-    name = parameter.name
+def _missing_name(error: NameError) -> str:
+    return f"names {error.name!r}, which its module lacks at run time; define or import it there, not in TYPE_CHECKING"
+
+
+def _check_parameter(owner: str, parameter: inspect.Parameter, hints: Mapping[str, object]) -> None:
+    where = f"parameter {parameter.name!r} of {owner}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-        raise TypeError(f"{owner} takes {stars}{name}; name each argument, a model has to know what it can give")
+        raise TypeError(f"{where} takes any number of arguments; name each of them, a model must know what to give")
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise TypeError(f"parameter {name!r} of {owner} is positional-only; remove the '/', a model gives names")
-    full, bare = hints
-    if name not in full:
-        raise TypeError(f"parameter {name!r} of {owner} has no annotation; write its type, or object if anything goes")
-    return full[name], unwrap(bare[name])[0]
+        raise TypeError(f"{where} is positional-only; remove the '/', a model gives arguments by name")
+    if parameter.name not in hints:
+        raise TypeError(f"{where} has no annotation; write its type, or object if anything goes")
 
 
 def _names_context(hint: object, context_type: type) -> bool:
@@ -154,44 +151,82 @@ def _names_context(hint: object, context_type: type) -> bool:
 
 
 def _read_docstring(owner: str, text: str) -> tuple[str, dict[str, str]]:
-    """Split a docstring into the description and a text for each parameter."""
+    """Split a docstring into a description and a text for each parameter."""
     if not text:
         return "", {}
     from docstring_parser import ParseError
     from docstring_parser.google import GoogleParser, Section, SectionType
 
-    arguments = ("Args", "Arguments", "Parameters", "Params", "Keyword Args")
-    # These are left out. As plain text, for the parser refuses some of what people write in them.
-    others = ("Attributes", "Example", "Examples", "Raises", "Returns", "Yields")
-    sections = [Section(title, "param", SectionType.MULTIPLE) for title in arguments]
-    sections += [Section(title, "examples", SectionType.SINGULAR) for title in others]
+    # All but the first are left out; as plain text, because the parser is strict about lists.
+    sections = [Section(title, "param", SectionType.MULTIPLE) for title in ("Args", "Arguments", "Parameters")]
+    for title in ("Attributes", "Example", "Examples", "Raises", "Returns", "Yields"):
+        sections.append(Section(title, "meta", SectionType.SINGULAR))
     try:
         parsed = GoogleParser(sections).parse(text)
     except ParseError:
         raise TypeError(
-            f"the Args section of the docstring of {owner} cannot be read; write each parameter as 'name: text', "
-            "and indent what continues on the next line"
+            f"the Args section of {owner} cannot be read; write each parameter as 'name: text' and indent what "
+            "continues on the next line"
         ) from None
     gap = "\n\n" if parsed.blank_after_short_description else "\n"
     description = gap.join(part for part in (parsed.short_description, parsed.long_description) if part)
     return description, {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
 
 
-# ---------------------------------------------------------------- the schema
+def unwrap(hint: object) -> tuple[object, str]:
+    """Look through Annotated, NewType and type aliases; return the hint inside and the first text annotated to it."""
+    note = ""
+    while True:
+        if isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif get_origin(hint) is Annotated:
+            hint, *extras = get_args(hint)
+            note = note or next((extra for extra in extras if isinstance(extra, str)), "")
+        elif get_origin(hint) in (Required, NotRequired):
+            hint = get_args(hint)[0]
+        elif type(hint).__name__ == "TypeAliasType":  # ``type X = ...`` of Python 3.12
+            hint = getattr(hint, "__value__")  # noqa: B009 - Python 3.11 has no such class to name
+        else:
+            return hint, note
 
 
-def _parameters_schema(owner: str, members: Iterable[_Member]) -> dict[str, object]:
+def is_typed_dict(hint: object) -> bool:
+    """Whether a hint is a TypedDict, of `typing` or of typing_extensions."""
+    return isinstance(hint, type) and issubclass(hint, dict) and hasattr(hint, "__required_keys__")
+
+
+def read_fields(cls: type) -> tuple[list[Parameter], dict[str, str]]:
+    """Return what an attrs class or a TypedDict is made of, and the texts that describe it.
+
+    String annotations of an attrs class are evaluated in place, as attrs and cattrs do it.
+    """
+    if is_typed_dict(cls):
+        # Where annotations are strings, only the hint knows whether a key is required.
+        marks, known = {Required: True, NotRequired: False}, getattr(cls, "__required_keys__")
+        hints = typing.get_type_hints(cls, include_extras=True).items()
+        return [
+            Parameter(key, hint=hint, required=marks.get(get_origin(hint), key in known)) for key, hint in hints
+        ], {}
+    attrs.resolve_types(cls, localns={cls.__name__: cls})
+    given = [field for field in attrs.fields(cls) if field.init]
+    return [
+        Parameter(field.alias, hint=field.type, required=field.default is attrs.NOTHING, default=field.default)
+        for field in given
+    ], {field.alias: field.metadata.get("description", "") for field in given}
+
+
+def _parameters_schema(owner: str, members: Sequence[Parameter], notes: Mapping[str, str]) -> dict[str, object]:
     draft = _Builder(None)
-    schema = draft.object(owner, "parameter", members)
+    schema = draft.object_schema("parameter", owner, members, notes)
     if not draft.uses:
         return schema
-    final = _Builder({cls for cls, uses in draft.uses.items() if uses > 1})
-    schema = final.object(owner, "parameter", members)
+    final = _Builder([cls for cls, uses in draft.uses.items() if uses > 1])
+    schema = final.object_schema("parameter", owner, members, notes)
     return schema | {"$defs": final.definitions} if final.definitions else schema
 
 
 class _Builder:
-    """One walk over the hints; collects the definitions and counts the uses of each class."""
+    """One walk over the hints; collects definitions and counts the uses of each class."""
 
     def __init__(self, shared: Collection[type] | None) -> None:
         self.uses = Counter[type]()
@@ -199,55 +234,93 @@ class _Builder:
         self._names: dict[type, str] = {}
         self._shared = shared  # the classes that go to $defs; None for all
 
-    def object(self, owner: str, kind: str, members: Iterable[_Member]) -> dict[str, object]:
+    def object_schema(
+        self, kind: str, owner: str, members: Sequence[Parameter], notes: Mapping[str, str]
+    ) -> dict[str, object]:
         properties: dict[str, object] = {}
-        required: list[str] = []
         for member in members:
             try:
-                found = self.hint(member.hint)
+                found = self.schema(member.hint)
+            except RecursionError:
+                raise _UnsupportedError(
+                    f"{kind} {member.name!r} of {owner} has a type alias that contains itself; use an attrs class"
+                ) from None
             except _UnsupportedError as error:
                 raise _UnsupportedError(f"{kind} {member.name!r} of {owner}: {error}") from None
-            except RecursionError:
-                where = f"{kind} {member.name!r} of {owner}"
-                raise _UnsupportedError(f"{where}: its type alias contains itself; use an attrs class") from None
-            if member.note:
-                found.setdefault("description", member.note)
-            default = _json_default(member.default)
-            if default is not attrs.NOTHING:
-                found["default"] = default
-            properties[member.name] = found
-            if member.required:
-                required.append(member.name)
+            if note := notes.get(member.name):
+                found.setdefault("description", note)
+            properties[member.name] = found | _default(member.default)
+        required = [member.name for member in members if member.required]
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
-    def hint(self, hint: object) -> dict[str, object]:
+    def schema(self, hint: object) -> dict[str, object]:
         bare, note = unwrap(hint)
-        found = self._bare(bare)
+        found = self._bare_schema(bare)
         return found | {"description": note} if note else found
 
-    def _bare(self, hint: object) -> dict[str, object]:
-        if isinstance(hint, type) and hint in SCALARS:
-            return dict(SCALARS[hint])
+    def _bare_schema(self, hint: object) -> dict[str, object]:
         origin, args = get_origin(hint) or hint, get_args(hint)
+        if isinstance(hint, type) and hint in _SCALARS:
+            return dict(_SCALARS[hint])
+        if isinstance(hint, type) and issubclass(hint, enum.Enum):
+            return _choices(hint, hint)
         if origin is Literal:
-            return _choices(args)
+            return _choices(hint, args)
         if origin in UNIONS:
-            return {"anyOf": [self.hint(arg) for arg in args]}
-        if origin in MAPPINGS:
-            return self._mapping(args)
+            return {"anyOf": [self.schema(arg) for arg in args]}
+        if origin in MAPPINGS and (not args or unwrap(args[0])[0] is str):
+            return {"type": "object"} | ({"additionalProperties": self.schema(args[1])} if args else {})
         if origin in COLLECTIONS:
-            return self._collection(origin, args)
-        if isinstance(hint, type):
+            return self._array(COLLECTIONS[origin], args)
+        if isinstance(hint, type) and (attrs.has(hint) or is_typed_dict(hint)):
             return self._class(hint)
-        raise _UnsupportedError(f"{inspect.formatannotation(hint)} has no JSON form; {_USE_INSTEAD}")
+        raise _no_json_form(hint)
 
-    def _mapping(self, args: tuple[object, ...]) -> dict[str, object]:
+    def _array(self, builder: object, args: tuple[object, ...]) -> dict[str, object]:
         if not args:
-            return {"type": "object"}
-        key, value = args
-        if unwrap(key)[0] is not str:
-            shown = inspect.formatannotation(key)
-            raise _UnsupportedError(f"a dict with keys of type {shown} has no JSON form; use str for the keys")
-        return {"type": "object", "additionalProperties": self.hint(value)}
+            return {"type": "array"}
+        if builder is tuple and args[-1] is not ...:
+            items, size = [self.schema(arg) for arg in args], len(args)
+            return {"type": "array", "prefixItems": items, "items": False, "minItems": size, "maxItems": size}
+        unique = {"uniqueItems": True} if builder in (set, frozenset) else {}
+        return {"type": "array", "items": self.schema(args[0])} | unique
 
-    def _collection(self, origin: object, args: tuple[object, ...]) -> dict[str, object]: ...
+    def _class(self, cls: type) -> dict[str, object]:
+        self.uses[cls] += 1
+        if self._shared is not None and cls not in self._shared:
+            return self._fields(cls)
+        if cls not in self._names:
+            same = sum(other.__name__ == cls.__name__ for other in self._names)
+            name = self._names[cls] = f"{cls.__name__}_{same + 1}" if same else cls.__name__
+            self.definitions[name] = None  # its place in the order; the class may contain itself
+            self.definitions[name] = self._fields(cls)
+        return {"$ref": f"#/$defs/{self._names[cls]}"}
+
+    def _fields(self, cls: type) -> dict[str, object]:
+        try:
+            return self.object_schema("field", f"class {cls.__name__!r}", *read_fields(cls))
+        except NameError as error:
+            raise _UnsupportedError(f"an annotation of class {cls.__name__!r} {_missing_name(error)}") from None
+
+
+def _choices(hint: object, members: Iterable[object]) -> dict[str, object]:
+    values = [member.value if isinstance(member, enum.Enum) else member for member in members]
+    kinds = list(dict.fromkeys(type(value) for value in values))
+    if not kinds or any(kind not in (str, int, float, bool, types.NoneType) for kind in kinds):
+        raise _no_json_form(hint)
+    return (dict(_SCALARS[kinds[0]]) if len(kinds) == 1 else {}) | {"enum": values}
+
+
+def _default(value: object) -> dict[str, object]:
+    """Return the keyword that shows a default, if it has a JSON form."""
+    try:
+        return {} if value is attrs.NOTHING else {"default": json.loads(json_text(value))}
+    except TypeError:
+        return {}
+
+
+def _no_json_form(hint: object) -> _UnsupportedError:
+    return _UnsupportedError(
+        f"{inspect.formatannotation(hint)} has no JSON form; use str, int, float, bool, list, dict with text keys, "
+        "Literal, an enum, a TypedDict or an attrs class"
+    )

@@ -71,6 +71,8 @@ def _line(workspace: Workspace, entry: Found) -> str:
     name = quoted(entry.path)
     if entry.trouble:
         return f"{name} unreadable {entry.trouble}"
+    if entry.is_folder:
+        return f"{name} dir"
     try:
         status = os.lstat(entry.real)
     except (FileNotFoundError, NotADirectoryError):

@@ -121,6 +121,7 @@ def _position(workspace: Workspace, after: str) -> tuple[str, int]:
 def _hits(workspace: Workspace, entry: Found, regex: re.Pattern[str]) -> Iterator[Hit]:
     if entry.trouble:
         yield Hit(entry.path, line=0, text=entry.trouble)
+    if entry.is_folder:
         return
     try:
         file = open_regular(entry.real)

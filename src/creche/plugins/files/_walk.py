@@ -13,7 +13,7 @@ Rule 3: what vanishes during the walk is not there; a folder that cannot be read
 import os
 from collections.abc import Iterator
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ._folder import Place, Workspace, cannot_read, reason
 
@@ -44,10 +44,13 @@ class Found:
     path: str
     """Relative to the workspace, with ``/``; ends in ``/`` if it is a folder that could not be entered."""
 
-    real: str
+    real: str = field(kw_only=True)
     """Absolute."""
 
-    trouble: str = ""
+    is_folder: bool = field(default=False, kw_only=True)
+    """Whether it was a folder when the folder around it was read."""
+
+    trouble: str = field(default="", kw_only=True)
     """Why the folder could not be entered."""
 
 
@@ -65,7 +68,7 @@ def walk(workspace: Workspace, place: Place, *, recursive: bool = True, since: s
     """
     if not place.is_folder:
         if place.path >= since:
-            yield Found(place.path, place.real)
+            yield Found(place.path, real=place.real)
         return
     prefix = "" if place.path == "." else f"{place.path}/"
     try:
@@ -73,9 +76,9 @@ def walk(workspace: Workspace, place: Place, *, recursive: bool = True, since: s
     except OSError as error:
         raise cannot_read(place.name, error) from error
     while steps:
-        path, real = steps.pop()
+        path, real, is_folder = steps.pop()
         if not path.endswith("/"):
-            yield Found(path, real)
+            yield Found(path, real=real, is_folder=is_folder)
             continue
         workspace.check_cancelled()
         try:
@@ -84,23 +87,24 @@ def walk(workspace: Workspace, place: Place, *, recursive: bool = True, since: s
             continue
         except OSError as error:
             if path >= since:
-                yield Found(path, real, reason(error))
+                yield Found(path, real=real, is_folder=True, trouble=reason(error))
 
 
-def _steps(prefix: str, real: str, *, recursive: bool, since: str) -> list[tuple[str, str]]:
-    """Give the steps of one folder, the first one last."""
-    steps: list[tuple[str, str]] = []
+def _steps(prefix: str, real: str, *, recursive: bool, since: str) -> list[tuple[str, str, bool]]:
+    """Give the steps of one folder, the first one last: path, real path, and whether it is a folder."""
+    steps: list[tuple[str, str, bool]] = []
     with os.scandir(real) as entries:
         for entry in entries:
             path = prefix + entry.name
             inside = f"{path}/"
-            enter = recursive and _is_folder(entry)
+            is_folder = _is_folder(entry)
+            enter = recursive and is_folder
             if enter and entry.name in SKIPPED:
                 continue
             if path >= since:
-                steps.append((path, entry.path))
+                steps.append((path, entry.path, is_folder))
             if enter and (inside >= since or since.startswith(inside)):
-                steps.append((inside, entry.path))
+                steps.append((inside, entry.path, True))
     steps.sort(reverse=True)
     return steps
 

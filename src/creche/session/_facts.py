@@ -1,0 +1,291 @@
+"""What a record can say: one frozen class a kind.
+
+Facts hold what happened and nothing that could be derived from other records.
+"""
+
+from typing import Literal
+
+import attrs
+
+from creche.messages import AssistantMessage, DeveloperMessage, SystemMessage, ToolMessage, UserMessage
+from creche.models import FinishReason, RequestHead, StreamRun, Usage
+
+Lane = Literal["next-turn", "next-step"]
+TurnReason = Literal["completed", "blocked", "max-tokens", "limit", "error", "cancelled"]
+HeaderReason = Literal["initial", "resume", "change", "series"]
+Outcome = Literal["done", "truncated", "limit", "refused", "cancelled", "failed", "unknown"]
+
+
+@attrs.frozen
+class TurnStarted:
+    """A turn begins."""
+
+
+@attrs.frozen
+class TurnEnded:
+    """A turn is over."""
+
+    reason: TurnReason
+    """How."""
+    detail: str = attrs.field(default="", kw_only=True)
+    """The cause of a cancellation, the reason of a refusal, the message of an error."""
+
+
+@attrs.frozen
+class StepStarted:
+    """A step begins: one model request and the tool calls it causes."""
+
+
+@attrs.frozen
+class StepEnded:
+    """A step is over; every call of it has its result."""
+
+
+@attrs.frozen
+class MessageAccepted:
+    """A message is in the inbox."""
+
+    id: str
+    """Its delivery."""
+    lane: Lane = attrs.field(kw_only=True)
+    """Whether it waits for a turn of its own or joins the next step."""
+    message: UserMessage = attrs.field(kw_only=True)
+    """What it says."""
+
+
+@attrs.frozen
+class MessagesClaimed:
+    """A turn took messages out of the inbox."""
+
+    ids: tuple[str, ...]
+    """Their deliveries, in the order in which the model will see them."""
+
+
+@attrs.frozen
+class MessagesDropped:
+    """Messages were taken out of the inbox unread."""
+
+    ids: tuple[str, ...]
+    """Their deliveries."""
+    cause: str = attrs.field(kw_only=True)
+    """Why."""
+
+
+@attrs.frozen
+class SystemSaid:
+    """The system prompt stands here. An empty text reserves the place and says nothing."""
+
+    message: SystemMessage
+    """The prompt."""
+
+
+@attrs.frozen
+class UserSaid:
+    """A user-role message joined the history."""
+
+    message: UserMessage
+    """What it says, and whose it is."""
+    delivery: str | None = attrs.field(default=None, kw_only=True)
+    """The delivery it came with, if it came through the inbox."""
+
+
+@attrs.frozen
+class AssistantSaid:
+    """The model answered: one record an attempt, its stream embedded."""
+
+    message: AssistantMessage
+    """What it said."""
+    stream: tuple[StreamRun, ...] = attrs.field(default=(), kw_only=True)
+    """Every delta, packed; `creche.models.expand_stream` gives them back."""
+    finish: FinishReason | None = attrs.field(default=None, kw_only=True)
+    """Why it ended; ``None`` for an answer that was cut off."""
+    usage: Usage = attrs.field(factory=Usage, kw_only=True)
+    """What the attempt cost, as far as the provider said."""
+
+
+@attrs.frozen
+class AttemptFailed:
+    """An attempt at a request failed, or was cancelled before anything could be seen."""
+
+    error: str
+    """What went wrong, a sentence."""
+    code: str = attrs.field(kw_only=True)
+    """The kind of failure, see `creche.models.FAILURES`; ``"cancelled"`` for a cancelled one."""
+    stream: tuple[StreamRun, ...] = attrs.field(default=(), kw_only=True)
+    """What had come until then."""
+    usage: Usage = attrs.field(factory=lambda: Usage(1), kw_only=True)
+    """What the attempt cost; the request counts even when its tokens are not known."""
+
+
+@attrs.frozen
+class RetryPlanned:
+    """The attempt will be made again inside the open step."""
+
+    attempt: int
+    """Number of the attempt that failed, from 1."""
+    delay: float = attrs.field(kw_only=True)
+    """Seconds until the next."""
+
+
+@attrs.frozen
+class HeaderWritten:
+    """Settings and tools of the requests from here on."""
+
+    head: RequestHead
+    """Settings and tools."""
+    reason: HeaderReason = attrs.field(kw_only=True)
+    """Why it was written."""
+    starts_series: bool = attrs.field(default=False, kw_only=True)
+    """Whether the provider's prefix cache cannot be expected to hold here."""
+
+
+@attrs.frozen
+class RouteNoted:
+    """What was known of the route when it changed. For people; it drives nothing."""
+
+    provider: str
+    """Name of the model provider."""
+    model: str = attrs.field(kw_only=True)
+    """Name of the model."""
+    context_window: int | None = attrs.field(default=None, kw_only=True)
+    """Tokens that fit, if known."""
+    system_prompt_update: str | None = attrs.field(default=None, kw_only=True)
+    """Whether a changed prompt may be appended after the history."""
+
+
+@attrs.frozen
+class ToolsChanged:
+    """The model was told in its history which tools came and went."""
+
+    message: DeveloperMessage
+    """Their names."""
+    header: int | None = attrs.field(default=None, kw_only=True)
+    """Sequence number of the header with the full declarations, if tools were added."""
+
+
+@attrs.frozen
+class ToolCalled:
+    """A call is about to run. What has no such record never started."""
+
+    call_id: str
+    """Id of the call."""
+    name: str = attrs.field(kw_only=True)
+    """Name of the tool."""
+    arguments: str = attrs.field(kw_only=True)
+    """The arguments as the model wrote them."""
+
+
+@attrs.frozen
+class ToolReturned:
+    """A call has its result."""
+
+    message: ToolMessage
+    """The result as the model sees it."""
+    code: str = attrs.field(default="", kw_only=True)
+    """The kind of error, such as ``"invalid-arguments"``; ``""`` for a success."""
+
+
+@attrs.frozen
+class SubagentStarted:
+    """A subagent was started. May stand outside a turn: a program can start one."""
+
+    name: str
+    """The last segment of its path."""
+    session_id: str = attrs.field(kw_only=True)
+    """Its session, in the same journal."""
+    provider: str = attrs.field(kw_only=True)
+    """Which subagent provider started it."""
+    preset: str | None = attrs.field(default=None, kw_only=True)
+    """The preset it is composed under instead of its parent's scope."""
+    grants: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    """Tools it sees and its parent does not, by grant of the preset."""
+
+
+@attrs.frozen
+class SubagentEnded:
+    """A subagent has settled. One for each that started."""
+
+    session_id: str
+    """Its session."""
+    outcome: Outcome = attrs.field(kw_only=True)
+    """How it ended."""
+    text: str = attrs.field(default="", kw_only=True)
+    """What it answered, or what it had said until then."""
+    diagnostic: str = attrs.field(default="", kw_only=True)
+    """Why it did not end well, at most 4096 bytes of UTF-8."""
+    usage: Usage = attrs.field(factory=Usage, kw_only=True)
+    """What it and everything below it cost."""
+
+
+@attrs.frozen
+class SessionForked:
+    """Everything before this record is shared with another session."""
+
+    parent: str
+    """Id of that session."""
+    boundary: int = attrs.field(kw_only=True)
+    """How many of its records are shared."""
+
+
+Fact = (
+    TurnStarted
+    | TurnEnded
+    | StepStarted
+    | StepEnded
+    | MessageAccepted
+    | MessagesClaimed
+    | MessagesDropped
+    | SystemSaid
+    | UserSaid
+    | AssistantSaid
+    | AttemptFailed
+    | RetryPlanned
+    | HeaderWritten
+    | RouteNoted
+    | ToolsChanged
+    | ToolCalled
+    | ToolReturned
+    | SubagentStarted
+    | SubagentEnded
+    | SessionForked
+)
+
+
+@attrs.frozen
+class Record:
+    """One line of a session log."""
+
+    seq: int
+    """Its number, from 0 without gaps."""
+    kind: str = attrs.field(kw_only=True)
+    """Such as ``"tool/result"``; decides the class of ``data``."""
+    data: Fact = attrs.field(kw_only=True)
+    """What happened."""
+    turn: int = attrs.field(default=0, kw_only=True)
+    """The open turn, from 1; 0 outside of turns."""
+    step: int = attrs.field(default=0, kw_only=True)
+    """The open step, from 1 in each turn; 0 outside of steps."""
+    time: float = attrs.field(default=0.0, kw_only=True)
+    """When it was appended, in seconds since the epoch. Nothing that a model sees depends on it."""
+    shadows: tuple[int, ...] = attrs.field(default=(), kw_only=True)
+    """Sequence numbers of the surface records it takes the place of."""
+
+
+@attrs.frozen
+class SessionHeader:
+    """Identity of a session; never changes."""
+
+    id: str
+    """Unique over all stores."""
+    path: str = attrs.field(kw_only=True)
+    """Path of the agent, such as ``"lead/research-1"``."""
+    created: float = attrs.field(kw_only=True)
+    """Seconds since the epoch."""
+    parent: str | None = attrs.field(default=None, kw_only=True)
+    """Session of the agent that started this one."""
+    preset: str | None = attrs.field(default=None, kw_only=True)
+    """The preset the agent was composed under."""
+    cwd: str | None = attrs.field(default=None, kw_only=True)
+    """The agent's working directory."""
+    depth: int = attrs.field(default=0, kw_only=True)
+    """How many agents are above it."""
