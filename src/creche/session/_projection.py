@@ -15,7 +15,7 @@ from creche.models import RequestHead
 from ._facts import Fact, HeaderReason, HeaderWritten, Record, RouteNoted, SystemSaid, ToolsChanged
 from ._log import CONTEXT_SOURCE, SnapshotState
 
-NO_CONTEXT = "<runtime-context>\nThere is no runtime context any more. This supersedes earlier snapshots.\n</runtime-context>"
+NO_CONTEXT = "There is no runtime context now. This supersedes every earlier snapshot."
 """The marker that takes the place of a snapshot when the last context has gone."""
 
 

@@ -71,19 +71,21 @@ def _line(workspace: Workspace, entry: Found) -> str:
     name = quoted(entry.path)
     if entry.trouble:
         return f"{name} unreadable {entry.trouble}"
-    if entry.is_folder:
-        return f"{name} dir"
     try:
-        status = os.lstat(entry.real)
+        return f"{name} {_kind(workspace, entry)}"
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         return f"{name} unreadable {reason(error)}"
+
+
+def _kind(workspace: Workspace, entry: Found) -> str:
+    if entry.is_folder:
+        return "dir"
+    status = os.lstat(entry.real)
     if stat.S_ISREG(status.st_mode):
-        return f"{name} file {status.st_size} bytes {_content(workspace, entry.real)}"
-    if stat.S_ISDIR(status.st_mode):
-        return f"{name} dir"
-    return f"{name} symlink" if stat.S_ISLNK(status.st_mode) else f"{name} other"
+        return f"file {status.st_size} bytes {_content(workspace, entry.real)}"
+    return {stat.S_IFDIR: "dir", stat.S_IFLNK: "symlink"}.get(stat.S_IFMT(status.st_mode), "other")
 
 
 def _content(workspace: Workspace, real: str) -> str:
