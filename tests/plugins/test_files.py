@@ -5,9 +5,10 @@ import socket
 import tracemalloc
 
 import pytest
+import trio
 
 from creche.errors import PluginError, ToolFailed
-from creche.plugins.files import _listing, _page, _read, _text, files
+from creche.plugins.files import _listing, _page, _read, _text, _tools, files
 from creche.plugins.files._folder import Workspace, quoted
 from creche.plugins.files._glob import fits
 from creche.plugins.files._listing import list_entries
@@ -325,6 +326,7 @@ def test_a_folder_that_cannot_be_read_is_a_line_of_its_own(workspace, folder, mo
     assert list_entries(workspace, limit=3).split("\n")[-1] == '[1 more; continue with after="a/"]'
     assert list_entries(workspace, after="a/") == lines[-1]
     assert grep_lines(workspace, "x") == f'{lines[2]}\n"b":1: x'
+    assert grep_lines(workspace, "x", glob="*b") == f'{lines[2]}\n"b":1: x'
     assert grep_lines(workspace, "x", limit=1) == f'{lines[2]}\n[1 more; continue with after="a/:0"]'
     assert grep_lines(workspace, "x", after="a/:0") == '"b":1: x'
     assert refusal(list_entries, workspace, "a/") == '"a" cannot be read: Permission denied'
@@ -649,6 +651,26 @@ def test_work_ends_when_nobody_waits_for_it(folder, work):
     write(folder, {"sub/a": "x" * 200_000})
     with pytest.raises(StopError):
         work(Workspace(folder, check_cancelled=stop))
+
+
+async def test_cancelling_a_tool_ends_its_thread_at_the_next_folder(folder):
+    write(folder, {"sub/a": "x"})
+    went_on = False
+
+    def work():
+        nonlocal went_on
+        trio.from_thread.run_sync(scope.cancel)
+        list_entries(Workspace(folder, check_cancelled=_tools._check_cancelled))
+        went_on = True
+
+    with trio.CancelScope() as scope:
+        await trio.to_thread.run_sync(work)
+    assert scope.cancelled_caught
+    assert not went_on
+
+
+def test_a_tool_called_outside_of_trio_has_nobody_to_ask():
+    _tools._check_cancelled()
 
 
 def test_a_plugin_of_no_folder_is_an_error(folder):

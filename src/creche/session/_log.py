@@ -34,43 +34,6 @@ from ._order import IN_A_TURN, KIND_OF, KINDS, Kind, Phase
 from ._shelf import Shelf, ShelfView
 from ._surface import Surface, SurfaceState
 
-CONTEXT_SOURCE = "runtime-context"
-"""Source of the messages that hold a snapshot of the runtime contexts."""
-
-
-@attrs.frozen
-class SnapshotState:
-    """What is known of the snapshots of runtime contexts in one history."""
-
-    existed: bool = False
-    """Whether there ever was one."""
-    seq: int | None = attrs.field(default=None, kw_only=True)
-    """The one on the surface; ``None`` if there is none or something took its place."""
-    text: str = attrs.field(default="", kw_only=True)
-    """Its text."""
-
-    def after(self, record: Record) -> "SnapshotState":
-        """Return the state after a record joined the surface."""
-        data = record.data
-        if isinstance(data, UserSaid) and data.message.source == CONTEXT_SOURCE:
-            return SnapshotState(True, seq=record.seq, text=data.message.text)  # noqa: FBT003 - the one positional field
-        if self.seq is not None and self.seq in record.shadows:
-            return SnapshotState(True)  # noqa: FBT003 - the one positional field
-        return self
-
-
-@attrs.frozen(eq=False)
-class _Settled:
-    """Where the last completed turn ended: what a fork shares."""
-
-    records: ShelfView[Record]
-    surface: SurfaceState = attrs.field(kw_only=True)
-    turn: int = attrs.field(kw_only=True)
-    header: HeaderWritten | None = attrs.field(kw_only=True)
-    route: RouteNoted | None = attrs.field(kw_only=True)
-    snapshot: SnapshotState = attrs.field(kw_only=True)
-
-
 @final
 class SessionLog:
     """The append-only log of one agent, and the history that the model sees.

@@ -1,0 +1,63 @@
+"""Tools: made from typed functions, seen through restrictions, run through the guarded pipeline."""
+
+from creche._util import publish
+
+from ._batch import run_calls as run_calls
+from ._pipeline import (
+    Deny as Deny,
+    Execute as Execute,
+    Execution as Execution,
+    Guard as Guard,
+    PostExecute as PostExecute,
+    PreExecute as PreExecute,
+    Proceed as Proceed,
+    ToolOutcome as ToolOutcome,
+    execute_call as execute_call,
+)
+from ._tool import (
+    RUN_CODE as RUN_CODE,
+    Tool as Tool,
+    ToolContext as ToolContext,
+    ToolThreads as ToolThreads,
+    tool as tool,
+)
+from ._visible import (
+    VISIBLE as VISIBLE,
+    Mode as Mode,
+    Presentation as Presentation,
+    Restriction as Restriction,
+    VisibleTools as VisibleTools,
+    native_provider as native_provider,
+    present_as as present_as,
+    restrict as restrict,
+    visible as visible,
+)
+
+__all__ = [
+    "Deny",
+    "Execute",
+    "Execution",
+    "Guard",
+    "Mode",
+    "PostExecute",
+    "PreExecute",
+    "Presentation",
+    "Proceed",
+    "RUN_CODE",
+    "Restriction",
+    "Tool",
+    "ToolContext",
+    "ToolOutcome",
+    "ToolThreads",
+    "VISIBLE",
+    "VisibleTools",
+    "execute_call",
+    "native_provider",
+    "present_as",
+    "restrict",
+    "run_calls",
+    "tool",
+    "visible",
+]
+
+publish(globals(), __name__)

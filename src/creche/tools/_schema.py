@@ -17,7 +17,7 @@ from collections import Counter, abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NotRequired, Required, TypeGuard, Union, get_args, get_origin
 
 import attrs
 
@@ -56,7 +56,7 @@ class Parameter:
     """Its type, without `typing.Annotated`."""
     required: bool = attrs.field(kw_only=True)
     """Whether it must be given."""
-    default: object = attrs.field(default=attrs.NOTHING, kw_only=True)
+    default: object = attrs.field(kw_only=True)
     """What the function or the class takes if it is not given; `attrs.NOTHING` if there is nothing."""
 
 
@@ -129,6 +129,8 @@ def _parameter_hints(owner: str, target: types.FunctionType) -> tuple[dict[str, 
         return hints, typing.get_type_hints(stand_in, target.__globals__)
     except NameError as error:
         raise TypeError(f"an annotation of {owner} {_missing_name(error)}") from None
+    except (AttributeError, SyntaxError, TypeError) as error:
+        raise TypeError(f"an annotation of {owner} cannot be read: {error}; write a type") from None
 
 
 def _missing_name(error: NameError) -> str:
@@ -158,9 +160,12 @@ def _read_docstring(owner: str, text: str) -> tuple[str, dict[str, str]]:
     from docstring_parser.google import GoogleParser, Section, SectionType
 
     # All but the first are left out; as plain text, because the parser is strict about lists.
-    sections = [Section(title, "param", SectionType.MULTIPLE) for title in ("Args", "Arguments", "Parameters")]
-    for title in ("Attributes", "Example", "Examples", "Raises", "Returns", "Yields"):
-        sections.append(Section(title, "meta", SectionType.SINGULAR))
+    listed, plain = (
+        ("Args", "Arguments", "Parameters"),
+        ("Attributes", "Example", "Examples", "Raises", "Returns", "Yields"),
+    )
+    sections = [Section(title, "param", SectionType.MULTIPLE) for title in listed]
+    sections += [Section(title, "meta", SectionType.SINGULAR) for title in plain]
     try:
         parsed = GoogleParser(sections).parse(text)
     except ParseError:
@@ -190,9 +195,25 @@ def unwrap(hint: object) -> tuple[object, str]:
             return hint, note
 
 
-def is_typed_dict(hint: object) -> bool:
+def is_choice(hint: object) -> bool:
+    """Whether a hint is a Literal or an enum."""
+    return get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, enum.Enum))
+
+
+def choices(hint: Any) -> list[tuple[object, object]]:
+    """Return the members of a Literal or an enum, each after its JSON form."""
+    members: tuple[object, ...] = get_args(hint) or tuple(hint)
+    return [(member.value if isinstance(member, enum.Enum) else member, member) for member in members]
+
+
+def is_typed_dict(hint: Any) -> TypeGuard[type]:
     """Whether a hint is a TypedDict, of `typing` or of typing_extensions."""
-    return isinstance(hint, type) and issubclass(hint, dict) and hasattr(hint, "__required_keys__")
+    return isinstance(hint, type) and hasattr(hint, "__required_keys__")
+
+
+def is_class(hint: object) -> TypeGuard[type]:
+    """Whether a hint is a class with fields: attrs or TypedDict."""
+    return isinstance(hint, type) and (attrs.has(hint) or is_typed_dict(hint))
 
 
 def read_fields(cls: type) -> tuple[list[Parameter], dict[str, str]]:
@@ -202,17 +223,17 @@ def read_fields(cls: type) -> tuple[list[Parameter], dict[str, str]]:
     """
     if is_typed_dict(cls):
         # Where annotations are strings, only the hint knows whether a key is required.
-        marks, known = {Required: True, NotRequired: False}, getattr(cls, "__required_keys__")
+        marks: Mapping[object, bool] = {Required: True, NotRequired: False}
+        known: Collection[str] = getattr(cls, "__required_keys__", ())
         hints = typing.get_type_hints(cls, include_extras=True).items()
-        return [
-            Parameter(key, hint=hint, required=marks.get(get_origin(hint), key in known)) for key, hint in hints
-        ], {}
+        given = [(key, hint, marks.get(get_origin(hint), key in known)) for key, hint in hints]
+        return [Parameter(key, hint=hint, required=must, default=attrs.NOTHING) for key, hint, must in given], {}
     attrs.resolve_types(cls, localns={cls.__name__: cls})
-    given = [field for field in attrs.fields(cls) if field.init]
+    fields = [(field, field.alias or field.name) for field in attrs.fields(cls) if field.init]
     return [
-        Parameter(field.alias, hint=field.type, required=field.default is attrs.NOTHING, default=field.default)
-        for field in given
-    ], {field.alias: field.metadata.get("description", "") for field in given}
+        Parameter(key, hint=field.type, required=field.default is attrs.NOTHING, default=field.default)
+        for field, key in fields
+    ], {key: field.metadata.get("description", "") for field, key in fields}
 
 
 def _parameters_schema(owner: str, members: Sequence[Parameter], notes: Mapping[str, str]) -> dict[str, object]:
@@ -260,30 +281,32 @@ class _Builder:
 
     def _bare_schema(self, hint: object) -> dict[str, object]:
         origin, args = get_origin(hint) or hint, get_args(hint)
-        if isinstance(hint, type) and hint in _SCALARS:
-            return dict(_SCALARS[hint])
-        if isinstance(hint, type) and issubclass(hint, enum.Enum):
-            return _choices(hint, hint)
-        if origin is Literal:
-            return _choices(hint, args)
+        if not isinstance(origin, abc.Hashable):  # such as [str] for list[str]
+            raise _no_json_form(hint)
+        if origin in _SCALARS:
+            return dict(_SCALARS[origin])
+        if is_choice(hint):
+            return _choice_schema(hint)
         if origin in UNIONS:
             return {"anyOf": [self.schema(arg) for arg in args]}
         if origin in MAPPINGS and (not args or unwrap(args[0])[0] is str):
-            return {"type": "object"} | ({"additionalProperties": self.schema(args[1])} if args else {})
+            return {"type": "object", "additionalProperties": self.schema(args[1]) if args else True}
         if origin in COLLECTIONS:
             return self._array(COLLECTIONS[origin], args)
-        if isinstance(hint, type) and (attrs.has(hint) or is_typed_dict(hint)):
+        if is_class(hint):
             return self._class(hint)
         raise _no_json_form(hint)
 
     def _array(self, builder: object, args: tuple[object, ...]) -> dict[str, object]:
-        if not args:
-            return {"type": "array"}
-        if builder is tuple and args[-1] is not ...:
+        found: dict[str, object] = {"type": "array"}
+        if builder is tuple and args and args[-1] is not ...:
             items, size = [self.schema(arg) for arg in args], len(args)
-            return {"type": "array", "prefixItems": items, "items": False, "minItems": size, "maxItems": size}
-        unique = {"uniqueItems": True} if builder in (set, frozenset) else {}
-        return {"type": "array", "items": self.schema(args[0])} | unique
+            return found | {"prefixItems": items, "items": False, "minItems": size, "maxItems": size}
+        if args:
+            found["items"] = self.schema(args[0])
+        if builder is set or builder is frozenset:
+            found["uniqueItems"] = True
+        return found
 
     def _class(self, cls: type) -> dict[str, object]:
         self.uses[cls] += 1
@@ -303,9 +326,9 @@ class _Builder:
             raise _UnsupportedError(f"an annotation of class {cls.__name__!r} {_missing_name(error)}") from None
 
 
-def _choices(hint: object, members: Iterable[object]) -> dict[str, object]:
-    values = [member.value if isinstance(member, enum.Enum) else member for member in members]
-    kinds = list(dict.fromkeys(type(value) for value in values))
+def _choice_schema(hint: object) -> dict[str, object]:
+    values = [value for value, _ in choices(hint)]
+    kinds: list[Any] = list(dict.fromkeys(map(type, values)))
     if not kinds or any(kind not in (str, int, float, bool, types.NoneType) for kind in kinds):
         raise _no_json_form(hint)
     return (dict(_SCALARS[kinds[0]]) if len(kinds) == 1 else {}) | {"enum": values}

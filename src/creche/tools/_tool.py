@@ -1,0 +1,167 @@
+"""A tool: what the model is told about it, and the body that does the work."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal, Protocol, overload
+
+import attrs
+import trio
+
+from creche._util import canonical_json, final
+from creche.errors import RegistryError
+from creche.messages import ToolSchema
+from creche.prompt import AgentView
+from creche.scope import Registry, ScopeKey
+
+from ._arguments import ArgumentBinder, SchemaBinder
+from ._schema import FunctionShape, describe_function
+
+RUN_CODE = "run_code"
+"""The one tool name that nobody can register: code mode's presentation adds it to the wire."""
+
+
+@final
+@attrs.define(eq=False)
+class ToolContext:
+    """What a body can know of the call it serves; injected into a parameter annotated with this class."""
+
+    agent: AgentView | None
+    """The agent that calls; ``None`` when a program calls the tool without one."""
+    registry: Registry = attrs.field(kw_only=True, repr=False)
+    """The shared registry."""
+    call_id: str = attrs.field(kw_only=True)
+    """Id of the call."""
+    number: int = attrs.field(kw_only=True)
+    """Which call of this tool by this agent it is, from 1, in the model's order: the same from run to run."""
+    abandoned: bool = attrs.field(default=False, init=False)
+    """Whether a cancelled block ended while the body may still run in its thread."""
+
+
+@attrs.frozen
+class ToolThreads:
+    """The service that sync bodies take their threads from; the host provides one."""
+
+    limiter: trio.CapacityLimiter
+    """How many sync bodies may run at once in this host."""
+
+
+def _parameters_text(parameters: str | Mapping[str, object]) -> str:
+    return parameters if isinstance(parameters, str) else canonical_json(parameters)
+
+
+class _Binder(Protocol):
+    def bind(self, values: Mapping[str, object]) -> dict[str, object]: ...
+
+
+@final
+@attrs.frozen(eq=False)
+class Tool:
+    """An entry: something a model may call.
+
+    Made by `tool` from a typed function, or by hand with a raw JSON Schema, in which case the body is given
+    the arguments as they are, checked against the schema.
+    """
+
+    name: str
+    """What the model calls it."""
+    description: str = attrs.field(kw_only=True)
+    """What it does and when to use it, for the model."""
+    parameters: str = attrs.field(converter=_parameters_text, kw_only=True, repr=False)
+    """JSON Schema of the arguments, an object; a mapping is taken too and kept as JSON text."""
+    run: Callable[..., object] = attrs.field(kw_only=True, repr=False)
+    """The body. Contract: async, or sync and then run in a thread; raises `ToolFailed` or `ToolRetry` to tell the
+    model what went wrong; any other exception is told too, by its class and text."""
+    parallel: bool = attrs.field(default=False, kw_only=True)
+    """Whether its calls may overlap with those of other parallel tools."""
+    inline: bool = attrs.field(default=False, kw_only=True)
+    """Whether a sync body is quick and pure enough to run in the loop, without a thread."""
+    abandon: bool = attrs.field(default=False, kw_only=True)
+    """Whether a cancelled block may end while a sync body still runs in its thread; a `Fault` names it then."""
+    shape: FunctionShape | None = attrs.field(default=None, kw_only=True, repr=False)
+    """What was read off the function; ``None`` for a raw schema."""
+    entry_shape: ClassVar[Literal["named"]] = "named"
+
+    @functools.cached_property
+    def schema(self) -> ToolSchema:
+        """What the model is told."""
+        return ToolSchema(self.name, description=self.description, parameters=self.parameters)
+
+    @functools.cached_property
+    def binder(self) -> _Binder:
+        """What checks arguments; made at the first call, for that costs more than a call."""
+        return SchemaBinder(self.parameters) if self.shape is None else ArgumentBinder(self.shape.fields)
+
+    @functools.cached_property
+    def waits(self) -> bool:
+        """Whether the body is async."""
+        body = self.run if inspect.isroutine(self.run) else getattr(self.run, "__call__", self.run)  # noqa: B004 - its code
+        return inspect.iscoroutinefunction(inspect.unwrap(body)) or inspect.iscoroutinefunction(body)
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Call the body directly, as the plain function it was."""
+        return self.run(*args, **kwargs)
+
+    def check_registration(self, registry: Registry, scope: ScopeKey | None) -> None:
+        """Refuse the reserved name."""
+        if self.name == RUN_CODE:
+            raise RegistryError(f"{RUN_CODE!r} is reserved for code mode; give the tool another name")
+
+
+@overload
+def tool(function: Callable[..., object], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parallel: bool = False,
+    inline: bool = False,
+    abandon: bool = False,
+) -> Callable[[Callable[..., object]], Tool]: ...
+def tool(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parallel: bool = False,
+    inline: bool = False,
+    abandon: bool = False,
+) -> Tool | Callable[[Callable[..., object]], Tool]:
+    """Make a tool of a typed function: its name, its docstring and its signature are what the model sees.
+
+    Used bare (``@tool``) or with options (``@tool(parallel=True)``).
+
+    Args:
+      function: The body. Every parameter has a type; one annotated `ToolContext` is injected. It returns a
+        text, message parts, None ("done") or any value, which becomes canonical JSON.
+      name: What the model calls it; the function's name if absent.
+      description: What it does; the docstring without its ``Args:`` if absent.
+      parallel: Whether its calls may overlap with those of other parallel tools.
+      inline: Run a sync body in the loop: for what is quick and pure. It cannot be cancelled.
+      abandon: Let a cancelled block end while a sync body still runs in its thread.
+
+    Raises:
+      TypeError: A parameter has no type, or one that has no JSON Schema; the message names it.
+    """
+
+    def make(body: Callable[..., object]) -> Tool:
+        if (inline or abandon) and inspect.iscoroutinefunction(body):
+            option = "inline" if inline else "abandon"
+            raise TypeError(f"{option}=True is for sync functions, and {body.__qualname__} is async")
+        if inline and abandon:
+            raise TypeError(f"{body.__qualname__}: an inline body runs in the loop, so there is no thread to abandon")
+        shape = describe_function(body, context_type=ToolContext)
+        return Tool(
+            name or shape.name,
+            description=shape.description if description is None else description,
+            parameters=shape.parameters,
+            run=body,
+            parallel=parallel,
+            inline=inline,
+            abandon=abandon,
+            shape=shape,
+        )
+
+    return make if function is None else make(function)

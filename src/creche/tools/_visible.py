@@ -1,0 +1,168 @@
+"""Which tools a scope sees, and how they are shown to the model.
+
+Rule 1: ``visible(None)`` is the global tools; ``visible(k)`` is ``visible(parent of k)`` filtered by k's own
+restrictions, then k's own tools over it. A restriction is read chain-blind: what a scope filters is what it
+inherits, never what it declares itself.
+Rule 2: the request's schemas and the look-up of a call read the same view, so what is hidden is stopped.
+Rule 3: a filter holds for names, also for one that goes and comes back.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import ClassVar, Literal, get_args
+
+import attrs
+
+from creche.errors import PluginError, RegistryError
+from creche.prompt import AssembleContext, ToolProvider, ToolSchemas
+from creche.scope import Derivation, Level, Registry, ScopeKey, place_name, scope_parent_of
+
+from ._tool import RUN_CODE, Tool
+
+Mode = Literal["native", "code", "hybrid"]
+
+
+@attrs.frozen(eq=False)
+class Restriction:
+    """An entry: hides tools that a scope inherits, from it and from all below it. Made by `restrict`."""
+
+    allow: frozenset[str] | None
+    """The only inherited tools that stay visible; ``None`` lets all through."""
+    deny: frozenset[str] = attrs.field(kw_only=True)
+    """Inherited tools that are hidden."""
+    entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
+
+    def lets_through(self, name: str) -> bool:
+        """Tell whether a tool of this name stays visible."""
+        return name not in self.deny and (self.allow is None or name in self.allow)
+
+    def check_registration(self, registry: Registry, scope: ScopeKey | None) -> None:
+        """Refuse what would not do what its author thinks.
+
+        Raises:
+          RegistryError: It is registered globally, or names a tool that the scope does not inherit now.
+        """
+        if scope is None:
+            raise RegistryError("a restriction needs a scope: globally, do not register the tool instead")
+        inherited = registry.read(VISIBLE, scope_parent_of(scope)).known_names
+        named = self.deny | (self.allow or frozenset())
+        unknown = sorted(named - inherited)
+        if unknown:
+            own = registry.peek(Tool, scope)
+            hint = next(
+                (f" ({name!r} is its own, which a restriction never hides)" for name in unknown if name in own), ""
+            )
+            raise RegistryError(
+                f"restriction at {place_name(scope)} names {', '.join(map(repr, unknown))}, "
+                f"which it does not inherit{hint}; inherited: {', '.join(sorted(inherited)) or '(none)'}"
+            )
+
+
+def restrict(*, allow: Iterable[str] | None = None, deny: Iterable[str] = ()) -> Restriction:
+    """Return an entry that hides inherited tools from a scope and all below it.
+
+    A hidden tool cannot be called either. Several restrictions intersect. The names are checked against what
+    the scope inherits at the moment of registration, so the order of a setup counts.
+
+    Args:
+      allow: The only inherited tools that stay visible, also among those registered later.
+      deny: Tools that are hidden.
+
+    Raises:
+      RegistryError: The filter is empty, or names `run_code`.
+    """
+    names = _names(allow, "allow") if allow is not None else None
+    denied = _names(deny, "deny")
+    if not names and not denied:
+        raise RegistryError("an empty restriction hides nothing or everything; give allow= or deny= some names")
+    if RUN_CODE in denied | (names or frozenset()):
+        raise RegistryError(f"{RUN_CODE!r} belongs to the presentation, not to the visible tools; use present_as()")
+    return Restriction(names, deny=denied)
+
+
+def _names(names: Iterable[str], option: str) -> frozenset[str]:
+    if isinstance(names, str):
+        raise RegistryError(f"{option}= takes a list of names, not the one text {names!r}")
+    return frozenset(names)
+
+
+@attrs.frozen(eq=False)
+class Presentation:
+    """An entry: how the tools of a scope and all below it are shown to the model. Made by `present_as`."""
+
+    mode: Mode
+    """``native``: each tool is one the model calls directly."""
+    name: ClassVar[str] = "presentation"
+    entry_shape: ClassVar[Literal["named"]] = "named"
+
+    def check_registration(self, registry: Registry, scope: ScopeKey | None) -> None:
+        """Refuse a global presentation, and a mode that nothing here can serve.
+
+        Raises:
+          RegistryError: It is registered globally.
+          PluginError: The mode needs a code runtime, and none is mounted.
+        """
+        if scope is None:
+            raise RegistryError("a presentation needs a scope: native is what holds everywhere already")
+        if self.mode != "native":
+            raise PluginError(
+                f"present_as({self.mode!r}) at {place_name(scope)} needs the plugin code_mode(), which is not mounted"
+            )
+
+
+def present_as(mode: Mode) -> Presentation:
+    """Return an entry that says how tools are shown to the model at a scope and all below it; the nearest wins.
+
+    Raises:
+      RegistryError: There is no such mode.
+    """
+    if mode not in get_args(Mode):
+        raise RegistryError(f"no presentation {mode!r}; there are {', '.join(get_args(Mode))}")
+    return Presentation(mode)
+
+
+@attrs.frozen(eq=False)
+class VisibleTools:
+    """The tools a scope sees."""
+
+    tools: Mapping[str, Tool]
+    """By name."""
+    known_names: frozenset[str] = attrs.field(kw_only=True)
+    """Names of all tools of the chain, also of those that are restricted away."""
+    schemas: ToolSchemas = attrs.field(kw_only=True)
+    """What the model is told about them."""
+
+
+def _derive_visible(levels: tuple[Level, ...]) -> VisibleTools:
+    visible: dict[str, Tool] = {}
+    known: set[str] = set()
+    for level in levels:
+        tools, restrictions = level.tables
+        for registration in restrictions:
+            restriction = registration.entry
+            assert isinstance(restriction, Restriction), "the table holds one kind"
+            visible = {name: each for name, each in visible.items() if restriction.lets_through(name)}
+        for registration in tools:
+            entry = registration.entry
+            assert isinstance(entry, Tool), "the table holds one kind"
+            visible[entry.name] = entry
+            known.add(entry.name)
+    schemas = ToolSchemas([each.schema for each in visible.values()], known_names=known)
+    return VisibleTools(MappingProxyType(visible), known_names=frozenset(known), schemas=schemas)
+
+
+VISIBLE: Derivation[VisibleTools] = Derivation((Tool, Restriction), derive=_derive_visible)
+
+
+def visible(registry: Registry, scope: ScopeKey | None) -> Mapping[str, Tool]:
+    """Return the tools a scope sees, by name; ``None`` is the global tools."""
+    return registry.read(VISIBLE, scope).tools
+
+
+def native_provider(registry: Registry) -> ToolProvider:
+    """Return the provider that puts the visible tools into every assembly; the host registers it."""
+
+    def provide(context: AssembleContext) -> ToolSchemas:
+        return registry.read(VISIBLE, context.scope).schemas
+
+    return ToolProvider(provide)
