@@ -686,3 +686,18 @@ def test_the_plugin_brings_three_parallel_tools(folder):
     assert sorted(tools) == ["grep", "list", "read"]
     assert all(tool.parallel for tool in tools.values())
     assert all(name in tools["list"].description for name in SKIPPED)
+
+
+def test_the_tools_are_called_with_what_a_model_writes(folder):
+    def call(name, **arguments):
+        tool = tools[name]
+        return tool(**tool.binder.bind(arguments))
+
+    write(folder, {"a.py": "x\nTODO\n", "sub/b": "TODO\n"})
+    tools = {tool.name: tool for tool in files(folder).setup}
+    assert call("read", path="a.py", offset=2, limit=1) == "TODO"
+    assert call("list", recursive=False, limit=1, after="a.py") == '"sub" dir'
+    assert call("grep", pattern="todo", path=".", glob="*.py", ignore_case=True, limit=1, after="a.py:1") == (
+        '"a.py":2: TODO'
+    )
+    assert refusal(call, "read", path="../a.py").startswith('"../a.py" is outside of the folder')

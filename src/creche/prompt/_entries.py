@@ -13,7 +13,7 @@ import attrs
 
 from creche.errors import PromptError
 from creche.messages import ToolSchema
-from creche.models import ModelOptions
+from creche.models import ModelOptions, Settings
 from creche.scope import ScopeKey
 from creche.session import SessionLog
 
@@ -44,8 +44,23 @@ class AgentView(Protocol):
         ...
 
     @property
+    def parent(self) -> "AgentView | None":
+        """The agent that started it, if one did."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """The provider, the model and the options that its requests propose."""
+        ...
+
+    @property
     def options(self) -> ModelOptions:
         """The agent's model options."""
+        ...
+
+    @property
+    def cwd(self) -> str | None:
+        """The agent's working directory, if it has one."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""The two kinds of event, as typed classes.
+"""The two kinds of event, as typed classes, and the entries that hear them or stand around them.
 
 A `Notification` tells that something happened: listeners are synchronous, hear it in order, root first,
 and one that raises starves nobody. An `Operation` is about to happen: wrappers stand around it, root
@@ -7,16 +7,25 @@ reach the listeners visible from that key: hearing is the same look-up as seeing
 """
 
 import functools
+import inspect
+import operator
 import types
 import typing
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args, get_origin
 
 import attrs
 
+from creche.errors import RegistryError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 E = TypeVar("E", bound="Notification")
 O = TypeVar("O", bound="Operation[object]")  # noqa: E741 - O as in operation
+O_co = TypeVar("O_co", covariant=True)
 
 
 class Notification:
@@ -34,22 +43,60 @@ class Operation(Generic[R_co]):
     wire_name: ClassVar[str]
     """The stable name of the event outside the process, such as ``"agent/pre-step"``."""
 
+    if TYPE_CHECKING:
 
-class Next(Protocol[R_co]):
-    """What a wrapper calls to go on inwards."""
+        @classmethod
+        def _signature(cls) -> tuple[Self, R_co]: ...
 
-    def __call__(self, changed: Any = ..., /) -> Awaitable[R_co]:  # the engine is untyped inside; `Registrar.wrap` is not
-        """Run what is inside, on the event as it came, or on another event of its class."""
+
+class Signed(Protocol[O_co, R_co]):
+    """An operation, or its class, as type checkers see it: from one argument they learn its class and its result.
+
+    A type variable cannot be bound to another, ``type[O]`` with ``O`` an ``Operation[R]``; a method that both
+    the class and its instances have says the same. It exists for the checkers alone.
+    """
+
+    def _signature(self) -> tuple[O_co, R_co]: ...
+
+
+class Next(Protocol[R]):
+    """What a wrapper calls to go on inwards. It may be called again, to try once more, or not at all."""
+
+    def __call__(self, changed: Operation[R] | None = None, /) -> Awaitable[R]:
+        """Run what is inside, on the event as it came, or on another event of its very class."""
         ...
+
+
+def _check_notification(_entry: object, _attribute: object, event_type: type[object]) -> None:
+    if not _is_kind_of(event_type, Notification):
+        raise RegistryError(f"{event_type!r} is not a class of Notification; around an Operation stands a wrapper")
+
+
+def _check_synchronous(entry: "Listener[Any]", _attribute: object, hear: Callable[..., object]) -> None:
+    if inspect.iscoroutinefunction(hear):
+        raise RegistryError(
+            f"the listener {hear!r} of {entry.event_type.__qualname__} is async, and listeners are synchronous; "
+            "what has to wait belongs into a task of a plugin's"
+        )
+
+
+def _check_operation(_entry: object, _attribute: object, event_type: type[Operation[object]]) -> None:
+    if not _is_kind_of(event_type, Operation):
+        raise RegistryError(f"{event_type!r} is not a class of Operation; a Notification is heard by a listener")
+    result_type_of(event_type)
+
+
+def _is_kind_of(event_type: object, base: type[object]) -> bool:
+    return isinstance(event_type, type) and issubclass(event_type, base)
 
 
 @attrs.frozen(eq=False)
 class Listener(Generic[E]):
     """An entry: a function that hears one class of notification."""
 
-    event_type: type[E]
+    event_type: type[E] = attrs.field(validator=_check_notification)
     """The exact class it hears."""
-    hear: Callable[[E], None] = attrs.field(kw_only=True)
+    hear: Callable[[E], None] = attrs.field(validator=_check_synchronous, kw_only=True)
     """Contract: synchronous; called once a dispatch; what it raises becomes a `Fault` at its owner."""
     here_only: bool = attrs.field(default=False, kw_only=True)
     """Hear only what is dispatched at exactly the scope of the registration, nothing from below it."""
@@ -60,7 +107,7 @@ class Listener(Generic[E]):
 class Wrapper(Generic[O]):
     """An entry: a function that stands around one class of operation."""
 
-    event_type: type[O]
+    event_type: type[O] = attrs.field(validator=_check_operation)
     """The exact class it stands around."""
     wrap: Callable[[O, Next[Any]], Awaitable[object]] = attrs.field(kw_only=True)
     """Contract: returns a value of the operation's result; not calling ``next`` refuses; it may wait."""
@@ -85,14 +132,38 @@ class Fault(Notification):
     """What it raised, if it raised."""
 
 
-@functools.cache
+_result_types: dict[type[Operation[object]], type | types.UnionType] = {}
+
+
 def result_type_of(operation: type[Operation[object]]) -> type | types.UnionType:
-    """Return the class that an operation class comes back with, as declared in ``Operation[...]``."""
+    """Return what `isinstance` can check of the result that an operation declares in ``Operation[...]``.
+
+    The origin stands for a generic, and `object` for what cannot be checked at run time.
+
+    Raises:
+      TypeError: The class does not say what comes back.
+    """
+    known = _result_types.get(operation)
+    if known is None:
+        known = _result_types[operation] = _checkable(_declared_result(operation))
+    return known
+
+
+def _declared_result(operation: type[Operation[object]]) -> object:
     for base in operation.__mro__:
-        for declared in getattr(base, "__orig_bases__", ()):
+        for declared in vars(base).get("__orig_bases__", ()):
             if get_origin(declared) is Operation:
-                (result,) = get_args(declared)
-                return typing.cast("type | types.UnionType", get_origin(result) or result) if not isinstance(
-                    result, types.UnionType
-                ) else result
+                return get_args(declared)[0]
     raise TypeError(f"{operation.__qualname__} does not say what comes back: derive it from Operation[Result]")
+
+
+def _checkable(declared: object) -> type | types.UnionType:
+    origin = get_origin(declared)
+    if origin is types.UnionType or origin is typing.Union:
+        return functools.reduce(operator.or_, [_checkable(each) for each in get_args(declared)])
+    candidate = origin or declared
+    try:
+        isinstance(None, candidate)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the question is whether it may
+    except TypeError:
+        return object
+    return typing.cast("type", candidate)

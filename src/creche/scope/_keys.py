@@ -3,7 +3,7 @@
 Rule 1: a key's parent link is bound once. Whoever bound it holds the `ScopeParentBinding`, and nobody
 else can move the key.
 Rule 2: no link may make a key its own ancestor. A refused link changes nothing.
-Rule 3: a chain is read often and moved almost never, so each key keeps its chain and `links.moved`
+Rule 3: a chain is read often and moved almost never, so each key keeps its chain, and `links.moved`
 counts the moves that can make a kept chain wrong. Binding a key that nobody has read and that is
 nobody's parent makes nothing wrong, so opening an agent does not disturb the others.
 """
@@ -32,12 +32,13 @@ class ScopeKey:
       label: For messages only; two keys with one label are two keys.
     """
 
-    __slots__ = ("__weakref__", "_chain", "_chain_moved", "_closed", "_is_parent", "_parent", "label")
+    __slots__ = ("__weakref__", "_chain", "_chain_moved", "_closed", "_is_bound", "_is_parent", "_parent", "label")
 
     def __init__(self, label: str = "scope") -> None:
         self.label = label
         """For messages only."""
         self._parent: ScopeKey | None = None
+        self._is_bound = False
         self._is_parent = False
         self._closed = False
         self._chain: tuple[ScopeKey, ...] | None = None
@@ -49,7 +50,7 @@ class ScopeKey:
 
 @final
 class ScopeParentBinding(metaclass=NoPublicConstructor):
-    """The right to move one key; made by `bind_scope_parent` alone."""
+    """The right to move one key; `bind_scope_parent` gives it to whoever bound the key."""
 
     __slots__ = ("_key",)
 
@@ -57,9 +58,9 @@ class ScopeParentBinding(metaclass=NoPublicConstructor):
         self._key = key
 
     def rebind(self, parent: ScopeKey | None) -> None:
-        """Move the key under another parent, or directly under the global layer with ``None``.
+        """Move the key, and with it all below it, under another parent; ``None`` is the global layer.
 
-        Synchronous: every read after it sees the new chain.
+        Synchronous: every read and every dispatch after it follows the new chain.
 
         Raises:
           ScopeCycleError: The parent is the key itself or below it; the link is unchanged.
@@ -70,14 +71,13 @@ class ScopeParentBinding(metaclass=NoPublicConstructor):
         return f"<ScopeParentBinding of {self._key.label!r}>"
 
 
-_bound_to_nothing = ScopeKey("(bound to the global layer)")
-
-
 def bind_scope_parent(key: ScopeKey, parent: ScopeKey | None) -> ScopeParentBinding:
     """Bind a key under a parent, once.
 
+    A key that is never bound stands under the global layer, and anybody may still bind it.
+
     Args:
-      key: The key to bind.
+      key: The key to bind. It may have been read and registered at before.
       parent: Its parent; ``None`` binds it directly under the global layer.
 
     Returns:
@@ -87,9 +87,10 @@ def bind_scope_parent(key: ScopeKey, parent: ScopeKey | None) -> ScopeParentBind
       ScopeBoundError: The key is bound already.
       ScopeCycleError: The link would make the key its own ancestor.
     """
-    if key._parent is not None:
+    if key._is_bound:
+        above = "the global layer" if key._parent is None else repr(key._parent.label)
         raise ScopeBoundError(
-            f"scope {key.label!r} is already bound under {_parent_label(key)}; "
+            f"scope {key.label!r} is already bound under {above}; "
             "only the holder of its binding can move it (ScopeParentBinding.rebind)"
         )
     _link(key, parent)
@@ -98,18 +99,17 @@ def bind_scope_parent(key: ScopeKey, parent: ScopeKey | None) -> ScopeParentBind
 
 def scope_parent_of(key: ScopeKey) -> ScopeKey | None:
     """Return the key's parent, or ``None`` if it stands directly under the global layer."""
-    parent = key._parent
-    return None if parent is _bound_to_nothing else parent
+    return key._parent
 
 
 def scope_chain_of(key: ScopeKey | None) -> tuple[ScopeKey, ...]:
-    """Return the key and its ancestors, nearest first; ``()`` for ``None``."""
+    """Return the key and its ancestors, nearest first; ``()`` for ``None``, the global layer."""
     if key is None:
         return ()
     chain = key._chain
     if chain is None or key._chain_moved != links.moved:
         keys = [key]
-        while (parent := scope_parent_of(keys[-1])) is not None:
+        while (parent := keys[-1]._parent) is not None:
             keys.append(parent)
         chain = key._chain = tuple(keys)
         key._chain_moved = links.moved
@@ -125,11 +125,7 @@ def _link(key: ScopeKey, parent: ScopeKey | None) -> None:
     if key._is_parent or key._chain is not None:
         links.moved += 1
     key._chain = None
-    key._parent = _bound_to_nothing if parent is None else parent
+    key._parent = parent
+    key._is_bound = True
     if parent is not None:
         parent._is_parent = True
-
-
-def _parent_label(key: ScopeKey) -> str:
-    parent = scope_parent_of(key)
-    return "the global layer" if parent is None else repr(parent.label)

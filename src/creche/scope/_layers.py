@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from creche.errors import DuplicateNameError
 
+from ._entries import shape_of
 from ._keys import ScopeKey
-from ._registration import Registration, describe, place_name
+from ._registration import Registration, place_name, shown_name
 
 
 class NamedEntries:
@@ -29,15 +30,14 @@ class NamedEntries:
         Raises:
           DuplicateNameError: The name is taken in this very table.
         """
-        name = _name(registration)
-        taken = self._by_name.get(name)
-        if taken is not None:
+        taken = self._by_name.setdefault(registration.name, registration)
+        if taken is not registration:
             raise DuplicateNameError(_duplicate_message(taken, registration))
-        self._by_name[name] = registration
         self.version += 1
 
     def remove(self, registration: Registration) -> None:
-        del self._by_name[_name(registration)]
+        """Take one out that is in."""
+        del self._by_name[registration.name]
         self.version += 1
 
     def __iter__(self) -> Iterator[Registration]:
@@ -57,10 +57,12 @@ class AnonymousEntries:
         self.version = 0
 
     def insert(self, registration: Registration) -> None:
+        """Add one."""
         self._registrations[registration] = None
         self.version += 1
 
     def remove(self, registration: Registration) -> None:
+        """Take one out that is in."""
         del self._registrations[registration]
         self.version += 1
 
@@ -81,7 +83,7 @@ class Layer:
 
     def __init__(self, scope: ScopeKey | None) -> None:
         self.scope = scope
-        self.tables: dict[type, Table] = {}
+        self.tables: dict[type[object], Table] = {}
         self.kept: dict[object, object] = {}
 
 
@@ -103,9 +105,9 @@ class ScopedLayers:
     def __init__(self) -> None:
         self.global_layer = Layer(None)
         self.by_scope: dict[ScopeKey, Layer] = {}
-        self.counts: dict[type, KindCount] = {}
+        self.counts: dict[type[object], KindCount] = {}
 
-    def count(self, kind: type) -> KindCount:
+    def count(self, kind: type[object]) -> KindCount:
         """Return the counter of a kind, made on first use."""
         count = self.counts.get(kind)
         if count is None:
@@ -121,17 +123,18 @@ class ScopedLayers:
         kind, scope = registration.kind, registration.scope
         layer = self.layer(scope) or Layer(scope)
         table = layer.tables.get(kind)
-        new = table is None
-        if table is None:
-            table = NamedEntries() if registration.entry.entry_shape == "named" else AnonymousEntries()
+        if table is not None:
+            table.insert(registration)
+            self.counts[kind].version += 1
+            return
+        table = NamedEntries() if shape_of(kind) == "named" else AnonymousEntries()
         table.insert(registration)
         count = self.count(kind)
         count.version += 1
-        if new:
-            layer.tables[kind] = table
-            if scope is not None:
-                count.scoped += 1
-                self.by_scope[scope] = layer
+        layer.tables[kind] = table
+        if scope is not None:
+            count.scoped += 1
+            self.by_scope[scope] = layer
 
     def remove(self, registration: Registration) -> None:
         """Take a registration out, and its table and layer with it if it was the last."""
@@ -151,22 +154,13 @@ class ScopedLayers:
                 del self.by_scope[scope]
 
 
-def _name(registration: Registration) -> object:
-    return registration.entry.name  # type: ignore[union-attr]  # the table was chosen by the shape
-
-
 def _duplicate_message(taken: Registration, refused: Registration) -> str:
     cure = (
         "register through the agent's own registrar to override it for one agent"
         if refused.scope is None
         else "register it at a narrower scope to shadow it there, or undo the first"
     )
-    kind = refused.kind.__name__
-    name = getattr(_name(refused), "__qualname__", _name(refused))
     return (
-        f"{kind} {name!r} is already registered at {place_name(refused.scope)} by {taken.owner.name!r}, "
-        f"so {refused.owner.name!r} cannot register it there; {cure}"
+        f"{refused.kind.__name__} {shown_name(refused.name)} is already registered at {place_name(refused.scope)} "
+        f"by {taken.owner.name!r}, so {refused.owner.name!r} cannot register it there; {cure}"
     )
-
-
-__all__ = ["AnonymousEntries", "KindCount", "Layer", "NamedEntries", "ScopedLayers", "Table", "describe"]

@@ -24,13 +24,17 @@ from ._registrar import Registrar, make_registrar
 from ._registration import Entry, Owner, Registration, place_name
 from ._registry import Registry
 
+def _as_setup(items: "Iterable[SetupItem]") -> "tuple[SetupItem, ...]":
+    return tuple(items)
+
+
 @attrs.frozen(eq=False)
 class Plugin:
     """A setup that can be mounted on a scope."""
 
     name: str
     """Who its registrations belong to, in messages and attribution."""
-    setup: "tuple[SetupItem, ...]" = attrs.field(converter=tuple)
+    setup: "tuple[SetupItem, ...]" = attrs.field(converter=_as_setup)
     """Entries, plugins, and functions of a registrar, in order."""
     requires: tuple[type[object], ...] = attrs.field(default=(), converter=tuple, kw_only=True)
     """Service types that must be visible where it is mounted, for as long as it is."""

@@ -1,52 +1,29 @@
-"""What is registered, by whom, where: entries, owners, registrations."""
+"""Who registered what, where, and how it is taken back: owners and registrations."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Self
 
-from creche._util import final
+from creche._util import NoPublicConstructor, final
 from creche.errors import ScopeClosedError
 
-from ._events import Listener, Wrapper
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from ._entries import Entry
     from ._keys import ScopeKey
     from ._layers import ScopedLayers
 
 
-class NamedEntry(Protocol):
-    """What can be registered under a name: the nearest scope wins it. `Registry.merge` reads it."""
-
-    entry_shape: ClassVar[Literal["named"]]
-
-    @property
-    def name(self) -> str:
-        """The name, unique within one scope."""
-        ...
-
-
-class AnonymousEntry(Protocol):
-    """What is registered without a name and never shadowed. `Registry.collect` reads it."""
-
-    entry_shape: ClassVar[Literal["anonymous"]]
-
-
-Entry = NamedEntry | AnonymousEntry
-
-
-def kind_of(entry: object) -> type:
-    """Return the table an entry belongs into: its class, for listeners and wrappers the class of their event."""
-    if type(entry) is Listener or type(entry) is Wrapper:
-        return entry.event_type
-    return type(entry)
-
-
 @final
 class Owner:
-    """Who registers: a name for messages, and an end that undoes what is still registered."""
+    """Who registers: a name for messages, and an end that undoes what is still registered.
+
+    Args:
+      name: For messages and attribution; it need not be unique.
+      scope: Where its faults are dispatched; ``None`` is the global layer.
+    """
 
     __slots__ = ("_registrations", "closed", "name", "scope")
 
@@ -60,13 +37,13 @@ class Owner:
         self._registrations: dict[Registration, None] = {}
 
     def close(self) -> None:
-        """Undo everything the owner still has registered, newest first; idempotent.
+        """Undo everything the owner still has registered, newest first, and take nothing more. Idempotent.
 
         Raises:
           ExceptionGroup: Some undo failed; all the others were undone all the same.
         """
         self.closed = True
-        undo_all(self._registrations)
+        raise_together(undo_all(self._registrations))
 
     def check_open(self) -> None:
         """Refuse registrations after the end.
@@ -82,19 +59,32 @@ class Owner:
 
 
 @final
-class Registration:
-    """One entry in one layer, and the call that takes it back, once. A context manager too."""
+class Registration(metaclass=NoPublicConstructor):
+    """One entry in one layer, and the call that takes it back, once.
 
-    __slots__ = ("_layers", "before_undo", "entry", "kind", "owner", "place", "scope")
+    As a context manager it takes the entry back when the block ends.
+    """
+
+    __slots__ = ("_layers", "before_undo", "entry", "kind", "name", "owner", "place", "scope")
 
     def __init__(
-        self, layers: ScopedLayers, entry: Entry, kind: type, scope: ScopeKey | None, owner: Owner, place: int
+        self,
+        entry: Entry,
+        *,
+        kind: type[object],
+        name: object,
+        scope: ScopeKey | None,
+        owner: Owner,
+        place: int,
+        layers: ScopedLayers,
     ) -> None:
         self._layers: ScopedLayers | None = layers
         self.entry = entry
         """What was registered."""
         self.kind = kind
         """The table it lies in."""
+        self.name = name
+        """The name it holds there: a text, a service's type, or ``None`` for an anonymous entry."""
         self.scope = scope
         """Where; ``None`` is the global layer."""
         self.owner = owner
@@ -105,7 +95,10 @@ class Registration:
         """Called once, synchronously, just before the entry goes; what depends on it goes first."""
 
     def undo(self) -> None:
-        """Take the entry back. Synchronous and idempotent."""
+        """Take the entry back. Synchronous; a second call does nothing, whatever holds the name by then.
+
+        A dispatch under way keeps the list it began with, so a listener can still be called within it.
+        """
         if self._layers is not None:
             layers, self._layers = self._layers, None
             try:
@@ -115,7 +108,7 @@ class Registration:
                 self.owner._registrations.pop(self, None)
                 layers.remove(self)
 
-    def __enter__(self) -> Registration:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -124,32 +117,40 @@ class Registration:
         self.undo()
 
     def __repr__(self) -> str:
-        return f"<Registration of {describe(self)}>"
-
-
-def describe(registration: Registration) -> str:
-    """Return a registration as messages name it: ``Tool 'read' of 'files' at scope 'root'``."""
-    name = getattr(registration.entry, "name", None)
-    what = f"{registration.kind.__name__} {name!r}" if isinstance(name, str) else registration.kind.__name__
-    return f"{what} of {registration.owner.name!r} at {place_name(registration.scope)}"
+        what = self.kind.__name__ if self.name is None else f"{self.kind.__name__} {shown_name(self.name)}"
+        return f"<Registration of {what} of {self.owner.name!r} at {place_name(self.scope)}>"
 
 
 def place_name(scope: ScopeKey | None) -> str:
-    """Return a scope as messages name it."""
+    """Return a scope as messages name it: ``scope 'lead'`` or ``the global layer``."""
     return "the global layer" if scope is None else f"scope {scope.label!r}"
 
 
-def undo_all(registrations: dict[Registration, None] | list[Registration]) -> None:
-    """Undo newest first; a failing undo does not stop the others.
+def shown_name(name: object) -> str:
+    """Return the name of a registration as messages show it."""
+    return repr(name.__qualname__ if isinstance(name, type) else name)
+
+
+def undo_all(registrations: Iterable[Registration]) -> list[Exception]:
+    """Undo newest first, given in order of registration; a failing undo does not stop the others.
+
+    Returns:
+      The failures.
+    """
+    failures: list[Exception] = []
+    for registration in reversed(list(registrations)):
+        try:
+            registration.undo()
+        except Exception as error:  # noqa: BLE001 - collected, for the caller to raise or report
+            failures.append(error)
+    return failures
+
+
+def raise_together(failures: list[Exception]) -> None:
+    """Raise what `undo_all` returned, if anything.
 
     Raises:
       ExceptionGroup: The failures, together.
     """
-    failures = []
-    for registration in reversed(list(registrations)):
-        try:
-            registration.undo()
-        except Exception as error:  # noqa: BLE001 - collected and raised together
-            failures.append(error)
     if failures:
         raise ExceptionGroup("some registrations could not be undone", failures)

@@ -232,6 +232,9 @@ class Registry:
         self._layers.insert(registration)
         self._places += 1
         owner._registrations[registration] = None
+        registered = getattr(entry, "on_registered", None)
+        if registered is not None:
+            registered(self, registration)
         return registration
 
     def close_scope(self, scope: ScopeKey) -> None:

@@ -1,10 +1,20 @@
 """The log: an append-only record of what happened, from which any request can be rebuilt.
 
 `SessionLog` holds the records and the history the model sees; `Journal` and `SessionStore` are the seam to
-where they are kept."""
+where they are kept.
+"""
 
 from creche._util import publish
 
+from ._codec import (
+    FORMAT_LINE as FORMAT_LINE,
+    FORMAT_VERSION as FORMAT_VERSION,
+    SessionRecord as SessionRecord,
+    decode_format as decode_format,
+    decode_line as decode_line,
+    encode_header as encode_header,
+    encode_record as encode_record,
+)
 from ._facts import (
     AssistantSaid as AssistantSaid,
     AttemptFailed as AttemptFailed,
@@ -34,8 +44,10 @@ from ._facts import (
     TurnStarted as TurnStarted,
     UserSaid as UserSaid,
 )
-from ._log import CONTEXT_SOURCE as CONTEXT_SOURCE, SessionLog as SessionLog, SnapshotState as SnapshotState
-from ._order import KINDS as KINDS, KIND_OF as KIND_OF, Kind as Kind, Phase as Phase
+from ._jsonl import JsonlStore as JsonlStore
+from ._load import load_sessions as load_sessions
+from ._log import SessionLog as SessionLog
+from ._order import KIND_OF as KIND_OF, KINDS as KINDS, Kind as Kind, Phase as Phase
 from ._projection import (
     NO_CONTEXT as NO_CONTEXT,
     Update as Update,
@@ -47,6 +59,7 @@ from ._projection import (
 )
 from ._rebuild import fold_surface as fold_surface, rebuild_request as rebuild_request
 from ._shelf import Shelf as Shelf, ShelfView as ShelfView
+from ._state import CONTEXT_SOURCE as CONTEXT_SOURCE, SnapshotState as SnapshotState
 from ._store import (
     Journal as Journal,
     MemoryJournal as MemoryJournal,
@@ -57,15 +70,19 @@ from ._store import (
 )
 
 __all__ = [
+    "CONTEXT_SOURCE",
+    "FORMAT_LINE",
+    "FORMAT_VERSION",
+    "KINDS",
+    "KIND_OF",
+    "NO_CONTEXT",
     "AssistantSaid",
     "AttemptFailed",
-    "CONTEXT_SOURCE",
     "Fact",
     "HeaderReason",
     "HeaderWritten",
     "Journal",
-    "KINDS",
-    "KIND_OF",
+    "JsonlStore",
     "Kind",
     "Lane",
     "MemoryJournal",
@@ -73,7 +90,6 @@ __all__ = [
     "MessageAccepted",
     "MessagesClaimed",
     "MessagesDropped",
-    "NO_CONTEXT",
     "Outcome",
     "Phase",
     "Record",
@@ -83,6 +99,7 @@ __all__ = [
     "SessionForked",
     "SessionHeader",
     "SessionLog",
+    "SessionRecord",
     "SessionStore",
     "Shelf",
     "ShelfView",
@@ -100,8 +117,13 @@ __all__ = [
     "TurnStarted",
     "Update",
     "UserSaid",
+    "decode_format",
+    "decode_line",
+    "encode_header",
+    "encode_record",
     "flush_closing",
     "fold_surface",
+    "load_sessions",
     "project_header",
     "project_route",
     "project_snapshot",

@@ -2,37 +2,31 @@
 
 `SessionLog.append` is a plain function, so facts can be recorded while a cancellation is on its way. A
 refused record leaves everything as it was. The order it holds to is the table of `_order.py`.
+
+Appending is three steps, and reading a stored log takes the same three: the fact is admitted, the one record
+that it can become is drafted, and the record enters. Only the last step changes anything. What comes from
+elsewhere must be equal to the draft.
 """
 
 import time
 from collections.abc import Callable
-from typing import Any, overload
-
-import attrs
+from typing import overload
 
 from creche._util import final
 from creche.errors import IllegalRecordError
 from creche.messages import Message, ToolMessage
 from creche.models import Usage
 
-from ._facts import (
-    AssistantSaid,
-    AttemptFailed,
-    Fact,
-    HeaderWritten,
-    Record,
-    RouteNoted,
-    SessionForked,
-    SessionHeader,
-    StepEnded,
-    ToolCalled,
-    ToolReturned,
-    TurnEnded,
-    UserSaid,
-)
-from ._order import IN_A_TURN, KIND_OF, KINDS, Kind, Phase
+from ._facts import Fact, HeaderWritten, Record, RouteNoted, SessionForked, SessionHeader, ToolReturned, UserSaid
+from ._order import IN_A_TURN, KINDS, Kind, Phase
+from ._rules import RULES, Rule
 from ._shelf import Shelf, ShelfView
-from ._surface import Surface, SurfaceState
+from ._state import Settled, SnapshotState
+from ._surface import Surface
+
+_NO_SNAPSHOT = SnapshotState()
+_NO_USAGE = Usage()
+
 
 @final
 class SessionLog:
@@ -49,8 +43,8 @@ class SessionLog:
         "_boundary",
         "_last_header",
         "_last_route",
-        "_phase",
         "_pending",
+        "_phase",
         "_publish",
         "_publishing",
         "_records",
@@ -60,6 +54,7 @@ class SessionLog:
         "_surface",
         "_turn",
         "_write",
+        "_written",
         "header",
         "usage",
     )
@@ -73,23 +68,38 @@ class SessionLog:
     ) -> None:
         self.header = header
         """Who it belongs to."""
-        self.usage = Usage()
+        self.usage = _NO_USAGE
         """What this session's own requests cost."""
         self._publish = publish
         self._write = write
+        # How many records a journal had when `_write` was last absent; while it is set, the journal has all.
+        self._written = 0
         self._publishing = False
-        self._records: Shelf[Record] = Shelf()
-        self._surface = Surface()
         self._phase: Phase = "idle"
-        self._turn = 0
         self._step = 0
         # Calls of the open step without a result, in the model's order; true once the call is recorded.
         self._pending: dict[str, bool] = {}
-        self._settled: _Settled | None = None
-        self._boundary = 0
-        self._last_header: HeaderWritten | None = None
-        self._last_route: RouteNoted | None = None
-        self._snapshot = SnapshotState()
+        self._begin_at(None)
+
+    def _begin_at(self, settled: Settled | None) -> None:
+        """Begin where another session's last completed turn ended, or with nothing."""
+        self._settled = settled
+        if settled is None:
+            self._records: Shelf[Record] = Shelf()
+            self._surface = Surface()
+            self._turn = 0
+            self._boundary = 0
+            self._last_header: HeaderWritten | None = None
+            self._last_route: RouteNoted | None = None
+            self._snapshot = _NO_SNAPSHOT
+        else:
+            self._records = Shelf(settled.records)
+            self._surface = Surface(settled.surface)
+            self._turn = settled.turn
+            self._boundary = self._written = len(settled.records)
+            self._last_header = settled.header
+            self._last_route = settled.route
+            self._snapshot = settled.snapshot
 
     # ---------------------------------------------------------------- reading
 
@@ -191,90 +201,9 @@ class SessionLog:
           IllegalRecordError: It cannot stand here, or a listener of records tries to append; the log is
             unchanged.
         """
-        kind = KIND_OF.get(type(fact))
-        if kind is None:
-            raise IllegalRecordError(f"{fact!r} is not a fact; the kinds of record are {', '.join(sorted(KINDS))}")
-        if self._publishing:
-            raise IllegalRecordError(
-                f"{kind.name} cannot be appended by a listener of the record before it; note it and append later"
-            )
-        if replace is None:
-            if self._phase not in kind.where:
-                raise IllegalRecordError(self._misplaced(kind))
-            shadowed: tuple[Record, ...] = ()
-        else:
-            shadowed = self._check_replace(kind, fact, replace)
-        check = _CHECKS.get(type(fact))
-        if check is not None and replace is None:
-            check(self, fact)
-        record = self._record(kind, fact, shadowed)
-        self._records.append(record)
-        if kind.surface:
-            if shadowed:
-                self._surface.replace(record, shadowed)
-            else:
-                self._surface.append(record)
-            self._snapshot = self._snapshot.after(record)
-        if kind.then is not None and replace is None:
-            self._phase = kind.then
-        follow = _FOLLOWS.get(type(fact))
-        if follow is not None:
-            follow(self, fact)
-        self._tell(record)
-        return record
-
-    def attach(
-        self, *, publish: Callable[[Record], None] | None, write: Callable[[str, Record], None] | None
-    ) -> None:
-        """Set who is told of records from here on; for the agent that owns the log."""
-        self._publish = publish
-        self._write = write
-
-    def fork(self, header: SessionHeader) -> "SessionLog":
-        """Return a session that begins with this one's completed turns. Constant time, nothing is copied.
-
-        Nothing pending goes with it: neither the turn in flight nor the inbox. Its own first record says
-        where it was forked; with no completed turn it is an empty session without such a record.
-        """
-        child = SessionLog(header)
-        settled = self._settled
-        if settled is not None:
-            child._records = Shelf(settled.records)
-            child._surface = Surface(settled.surface)
-            child._turn = settled.turn
-            child._last_header = settled.header
-            child._last_route = settled.route
-            child._snapshot = settled.snapshot
-            child._boundary = len(settled.records)
-            child.append(SessionForked(self.id, boundary=child._boundary))
-            child._settled = settled
-        return child
-
-    # ---------------------------------------------------------------- inside
-
-    def _record(self, kind: Kind, fact: Fact, shadowed: tuple[Record, ...]) -> Record:
-        if self._phase == "idle":
-            if kind.then == "turn":
-                self._turn += 1
-                self._step = 0
-            turn = self._turn if kind.then == "turn" else 0
-            step = 0
-        else:
-            if kind.then == "step":
-                self._step += 1
-            turn = self._turn
-            step = 0 if self._phase == "turn" and kind.then != "step" else self._step
-        return Record(
-            len(self._records),
-            kind=kind.name,
-            data=fact,
-            turn=turn,
-            step=step,
-            time=time.time(),
-            shadows=tuple([each.seq for each in shadowed]) if shadowed else (),
-        )
-
-    def _tell(self, record: Record) -> None:
+        rule, shadowed = self._admit(fact, replace)
+        record = self._draft(rule.kind, fact, shadowed, time.time())
+        self._enter(rule, record, shadowed)
         if self._write is not None:
             self._write(self.header.id, record)
         if self._publish is not None:
@@ -283,10 +212,114 @@ class SessionLog:
                 self._publish(record)
             finally:
                 self._publishing = False
+        return record
+
+    def attach(self, *, publish: Callable[[Record], None] | None, write: Callable[[str, Record], None] | None) -> None:
+        """Set who is told of records from here on; for the agent that owns the log.
+
+        What no journal has been given yet, such as the first record of a fork, is given to ``write`` at once;
+        the records that a fork shares with its parent are not, and neither are those of a loaded log. So the
+        journal has to have heard of the session before.
+        """
+        if self._write is not None:
+            self._written = len(self._records)
+        self._publish = publish
+        self._write = write
+        if write is not None:
+            for record in self._records.view()[self._written :]:
+                write(self.header.id, record)
+
+    def fork(self, header: SessionHeader) -> "SessionLog":
+        """Return a session that begins with this one's completed turns. Constant time, nothing is copied.
+
+        Nothing pending goes with it: neither the turn in flight nor the inbox. Its own first record says
+        where it was forked; with no completed turn it is an empty session without such a record.
+        """
+        child = SessionLog(header)
+        if self._settled is not None:
+            child._begin_at(self._settled)
+            child.append(SessionForked(self.header.id, boundary=child._boundary))
+        return child
+
+    def _restore(self, record: Record) -> None:
+        """Put a stored record at the end and tell nobody; `append` would have made the same one at that time.
+
+        Raises:
+          IllegalRecordError: It cannot stand here, or would be another record here; the log is unchanged.
+        """
+        replace = (record.shadows[0], record.shadows[-1]) if record.shadows else None
+        rule, shadowed = self._admit(record.data, replace)
+        draft = self._draft(rule.kind, record.data, shadowed, record.time)
+        wrong = [
+            f"{name} is {getattr(record, name)!r}, expected {getattr(draft, name)!r}"
+            for name in ("seq", "kind", "turn", "step", "shadows")
+            if getattr(record, name) != getattr(draft, name)
+        ]
+        if wrong:
+            raise IllegalRecordError(f"{draft.kind} is not the record that can stand here: {'; '.join(wrong)}")
+        self._enter(rule, record, shadowed)
+        self._written = len(self._records)
+
+    # ---------------------------------------------------------------- inside
+
+    def _admit(self, fact: Fact, replace: tuple[int, int] | None) -> tuple[Rule, tuple[Record, ...]]:
+        rule = RULES.get(type(fact))
+        if rule is None:
+            raise IllegalRecordError(f"{fact!r} is not a fact; the kinds of record are {', '.join(sorted(KINDS))}")
+        if self._publishing:
+            raise IllegalRecordError(
+                f"{rule.kind.name} cannot be appended by a listener of the record before it; note it and append later"
+            )
+        if replace is not None:
+            return rule, self._check_replace(rule.kind, fact, replace)
+        if self._phase not in rule.kind.where:
+            raise IllegalRecordError(self._misplaced(rule.kind))
+        if rule.check is not None:
+            rule.check(self, fact)
+        return rule, ()
+
+    def _draft(self, kind: Kind, fact: Fact, shadowed: tuple[Record, ...], when: float) -> Record:
+        phase = self._phase
+        turn, step = self._turn, self._step
+        if phase == "idle":
+            turn, step = (turn + 1 if kind.then == "turn" else 0), 0
+        elif phase == "turn":
+            step = step + 1 if kind.then == "step" else 0
+        records = self._records
+        return Record(
+            # `len(records)`, without the call: this and the like are a fifth of what a record costs.
+            records._shared + len(records._own),
+            kind=kind.name,
+            data=fact,
+            turn=turn,
+            step=step,
+            time=when,
+            shadows=tuple([each.seq for each in shadowed]) if shadowed else (),
+        )
+
+    def _enter(self, rule: Rule, record: Record, shadowed: tuple[Record, ...]) -> None:
+        kind = rule.kind
+        self._records._own.append(record)
+        if kind.surface:
+            if shadowed:
+                self._surface.replace(record, shadowed)
+            else:
+                self._surface.append(record)
+            if shadowed or type(record.data) is UserSaid:
+                self._snapshot = self._snapshot.after(record)
+        if shadowed:
+            # It stands for what it replaced, in an earlier step as like as not, and says nothing about this one.
+            return
+        if rule.follow is not None:
+            rule.follow(self, record, record.data)
+        if kind.then is not None:
+            self._phase = kind.then
 
     def _check_replace(self, kind: Kind, fact: Fact, replace: tuple[int, int]) -> tuple[Record, ...]:
         if not kind.surface:
-            raise IllegalRecordError(f"{kind.name} is not part of the history, so it cannot take a record's place in it")
+            raise IllegalRecordError(
+                f"{kind.name} is not part of the history, so it cannot take a record's place in it"
+            )
         if self._phase not in IN_A_TURN:
             raise IllegalRecordError(f"{kind.name} can take a record's place only while a turn is open")
         shadowed = self._surface.shadowed(*replace)
@@ -301,90 +334,5 @@ class SessionLog:
             f"legal here: {legal}"
         )
 
-    def _settle(self) -> None:
-        self._settled = _Settled(
-            self._records.view(),
-            surface=self._surface.state(),
-            turn=self._turn,
-            header=self._last_header,
-            route=self._last_route,
-            snapshot=self._snapshot,
-        )
-
     def __repr__(self) -> str:
         return f"<SessionLog {self.header.path!r} records={len(self._records)} {self._phase}>"
-
-
-def _check_answer(log: SessionLog, fact: AssistantSaid) -> None:
-    ids = [call.id for call in fact.message.tool_calls]
-    if len(set(ids)) != len(ids) or not all(ids):
-        raise IllegalRecordError(f"an answer's calls need ids of their own, not {ids!r}")
-
-
-def _check_call(log: SessionLog, fact: ToolCalled) -> None:
-    started = log._pending.get(fact.call_id)
-    if started is None or started:
-        problem = "was recorded already" if started else "is not one of the open step"
-        raise IllegalRecordError(f"call {fact.call_id!r} {problem}; without a result are {list(log._pending)!r}")
-
-
-def _check_result(log: SessionLog, fact: ToolReturned) -> None:
-    if fact.message.call_id not in log._pending:
-        raise IllegalRecordError(
-            f"call {fact.message.call_id!r} is not one of the open step or has its result; "
-            f"without one are {list(log._pending)!r}"
-        )
-
-
-def _check_step_end(log: SessionLog, fact: StepEnded) -> None:
-    if log._pending:
-        raise IllegalRecordError(f"the step cannot end before every call has its result: {list(log._pending)!r}")
-
-
-def _follow_answer(log: SessionLog, fact: AssistantSaid) -> None:
-    log.usage += fact.usage
-    log._pending = {call.id: False for call in fact.message.tool_calls}
-
-
-def _follow_attempt(log: SessionLog, fact: AttemptFailed) -> None:
-    log.usage += fact.usage
-
-
-def _follow_call(log: SessionLog, fact: ToolCalled) -> None:
-    log._pending[fact.call_id] = True
-
-
-def _follow_result(log: SessionLog, fact: ToolReturned) -> None:
-    log._pending.pop(fact.message.call_id, None)
-
-
-def _follow_header(log: SessionLog, fact: HeaderWritten) -> None:
-    log._last_header = fact
-
-
-def _follow_route(log: SessionLog, fact: RouteNoted) -> None:
-    log._last_route = fact
-
-
-def _follow_turn_end(log: SessionLog, fact: TurnEnded) -> None:
-    log._settle()
-
-
-_CHECKS: dict[type, Callable[[SessionLog, Any], None]] = {
-    AssistantSaid: _check_answer,
-    ToolCalled: _check_call,
-    ToolReturned: _check_result,
-    StepEnded: _check_step_end,
-}
-"""What must hold for one kind beyond its place in the table, checked before it is appended."""
-
-_FOLLOWS: dict[type, Callable[[SessionLog, Any], None]] = {
-    AssistantSaid: _follow_answer,
-    AttemptFailed: _follow_attempt,
-    ToolCalled: _follow_call,
-    ToolReturned: _follow_result,
-    HeaderWritten: _follow_header,
-    RouteNoted: _follow_route,
-    TurnEnded: _follow_turn_end,
-}
-"""What the log itself notes of one kind."""

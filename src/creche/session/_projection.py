@@ -13,7 +13,7 @@ from creche.messages import DeveloperMessage, SystemMessage, UserMessage
 from creche.models import RequestHead
 
 from ._facts import Fact, HeaderReason, HeaderWritten, Record, RouteNoted, SystemSaid, ToolsChanged
-from ._log import CONTEXT_SOURCE, SnapshotState
+from ._state import CONTEXT_SOURCE, SnapshotState
 
 NO_CONTEXT = "There is no runtime context now. This supersedes every earlier snapshot."
 """The marker that takes the place of a snapshot when the last context has gone."""

@@ -41,9 +41,7 @@ def rebuild_request(log: SessionLog, step: int, *, turn: int | None = None, atte
     surface, header = fold_surface(log.records().first(end.seq))
     if header is None:
         raise SessionError(f"no header stands before record {end.seq} of session {log.header.path!r}")
-    return ModelRequest(
-        header.head, messages=surface.messages, agent_path=log.header.path, session_id=log.header.id
-    )
+    return ModelRequest(header.head, messages=surface.messages, agent_path=log.header.path, session_id=log.header.id)
 
 
 def fold_surface(records: Iterable[Record]) -> tuple[Surface, HeaderWritten | None]:

@@ -7,7 +7,7 @@ to, or replaced by a new shelf.
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import Generic, TypeVar, overload
+from typing import Generic, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -31,13 +31,17 @@ class Shelf(Generic[T]):
 
     def view(self, length: int | None = None) -> "ShelfView[T]":
         """Return an immutable view of the first ``length`` items, of all that there are if absent. Copies nothing."""
-        size = len(self) if length is None else length
-        if self._prefix is not None and size <= self._shared:
-            return self._prefix if size == self._shared else self._prefix.first(size)
-        return ShelfView(self, size)
+        size = len(self) if length is None else max(0, min(length, len(self)))
+        # Down to the shelf that holds the last of them, without recursion: forks of forks of forks are legal.
+        shelf = self
+        while shelf._prefix is not None and size <= shelf._shared:
+            if size == shelf._shared:
+                return shelf._prefix
+            shelf = shelf._prefix._shelf
+        return ShelfView(shelf, size)
 
 
-class ShelfView(Sequence[T]):
+class ShelfView(Sequence[T]):  # noqa: PLW1641 - equal contents, so not hashable
     """The first items of a shelf, as an immutable sequence."""
 
     __slots__ = ("_length", "_shelf")
@@ -71,14 +75,16 @@ class ShelfView(Sequence[T]):
 
     def __iter__(self) -> Iterator[T]:
         shelf = self._shelf
+        prefix = shelf._prefix
         own = islice(shelf._own, self._length - shelf._shared)
-        if shelf._prefix is None:
+        if prefix is None:
             return own
-        # Innermost prefix first, without recursion: forks of forks of forks are legal.
+        # Innermost prefix first; without recursion, as in `Shelf.view`.
         stretches = [own]
-        while shelf._prefix is not None:
+        while prefix is not None:
             length = shelf._shared
-            shelf = shelf._prefix._shelf
+            shelf = prefix._shelf
+            prefix = shelf._prefix
             stretches.append(islice(shelf._own, length - shelf._shared))
         return chain.from_iterable(reversed(stretches))
 
@@ -89,9 +95,8 @@ class ShelfView(Sequence[T]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):
             return NotImplemented
-        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]  # compared by contents
+        theirs = cast("Sequence[object]", other)
+        return len(self) == len(theirs) and all(mine == each for mine, each in zip(self, theirs, strict=True))
 
     def __repr__(self) -> str:
         return f"<view of {self._length} items>"

@@ -28,11 +28,16 @@ class RecordAppended(Notification):
 class Journal(Protocol):
     """Where the sessions of one tree of agents are written."""
 
-    location: str | None
-    """Where a person finds it, such as the path of a file; ``None`` in memory."""
+    @property
+    def location(self) -> str | None:
+        """Where a person finds it, such as the path of a file; ``None`` in memory."""
+        ...
 
     def begin(self, header: SessionHeader, /) -> None:
-        """Note a new session. Contract: synchronous, does not fail for reasons of the disk."""
+        """Note a new session, the root's own too, before its first record.
+
+        Contract: called once a session; synchronous, does not fail for reasons of the disk.
+        """
         ...
 
     def write(self, session_id: str, record: Record, /) -> None:

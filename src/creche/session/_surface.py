@@ -3,8 +3,9 @@
 A record joins at the end, or takes the place of a range. Appending is O(1) and keeps the list of messages
 that earlier requests hold views of; a replacement starts new lists.
 
-What may be replaced: the leading system prompt only by another system prompt alone; a tool result only by
-one for the same call, in which nothing but the content differs.
+Rule 1: the leading system prompt gives way only to another system prompt, alone.
+Rule 2: a tool result takes the place only of one for the same call, from which nothing but its content differs.
+Rule 3: an answer takes no other record's place. It is the record of an attempt, and attempts are counted.
 """
 
 from collections.abc import Iterable
@@ -20,15 +21,12 @@ from ._shelf import Shelf, ShelfView
 
 def derive_message(record: Record) -> Message | None:
     """Return what a surface record says to the model; ``None`` for an empty prompt or answer."""
-    match record.data:
-        case SystemSaid(message):
-            return message if message.text else None
-        case AssistantSaid(message):
-            return message if message.parts else None
-        case UserSaid(message) | ToolReturned(message) | ToolsChanged(message):
-            return message
-        case _:
-            return None
+    data = record.data
+    if isinstance(data, AssistantSaid):
+        return data.message if data.message.parts else None
+    if isinstance(data, SystemSaid):
+        return data.message if data.message.text else None
+    return data.message if isinstance(data, (ToolReturned, UserSaid, ToolsChanged)) else None
 
 
 @attrs.frozen(eq=False)
@@ -75,12 +73,12 @@ class Surface:
 
     def append(self, record: Record) -> None:
         """Put a record at the end."""
-        self._nodes.append(record)
+        self._nodes._own.append(record)
         if isinstance(record.data, SystemSaid):
             self.system_nodes = (*self.system_nodes, record)
         message = derive_message(record)
         if message is not None:
-            self._messages.append(message)
+            self._messages._own.append(message)
 
     def shadowed(self, start: int, end: int) -> tuple[Record, ...]:
         """Return the records from one to another, both included, by their place on the surface.
@@ -98,18 +96,22 @@ class Surface:
         return tuple(nodes[places[start] : places[end] + 1])
 
     def check_replacement(self, data: object, shadowed: tuple[Record, ...]) -> None:
-        """Refuse what may not be replaced.
+        """Refuse what may not be replaced, or may not replace.
 
         Raises:
           IllegalRecordError: The rule at the head of this module that it breaks.
         """
         first = self._nodes.view()[0]
-        if shadowed[0] is first and isinstance(first.data, SystemSaid):
-            if len(shadowed) > 1 or not isinstance(data, SystemSaid):
-                raise IllegalRecordError("the leading system prompt can be replaced only by a system prompt, alone")
+        alone = len(shadowed) == 1
+        if shadowed[0] is first and isinstance(first.data, SystemSaid) and not (alone and isinstance(data, SystemSaid)):
+            raise IllegalRecordError("the leading system prompt can be replaced only by a system prompt, alone")
+        if isinstance(data, AssistantSaid):
+            raise IllegalRecordError(
+                "an answer is the record of an attempt, so it cannot take the place of another record"
+            )
         if isinstance(data, ToolReturned):
             old = shadowed[0].data
-            if len(shadowed) > 1 or not isinstance(old, ToolReturned):
+            if not alone or not isinstance(old, ToolReturned):
                 raise IllegalRecordError("a tool result can take the place of exactly one tool result")
             before, after = old.message, data.message
             same = (before.call_id, before.name, before.is_error, old.code)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast, get_args, get_origin
 
 import attrs
 
@@ -81,8 +81,8 @@ def _why_unreadable(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return f"the arguments are nested more than {_MOST_LEVELS} levels deep; make them flatter"
     if isinstance(error, json.JSONDecodeError):
-        before = error.doc[max(0, error.pos - 30) : error.pos]
-        return f"the arguments are not valid JSON: {error.msg}, at character {error.pos}, after {_shown(before)}"
+        around = error.doc[max(0, error.pos - 20) : error.pos + 20]
+        return f"the arguments are not valid JSON: {error.msg}, at character {error.pos}, near {_shown(around)}"
     if isinstance(error, UnicodeEncodeError):
         return "a string has one half of a surrogate pair; write the character itself, without \\u"
     if isinstance(error, _RefusedError):
@@ -213,15 +213,17 @@ class SchemaBinder:
             from jsonschema_rs import ValidationError, validator_for
 
             try:
-                schema: dict[str, Any] | bool = json.loads(self._parameters_json)
+                schema: object = json.loads(self._parameters_json)
+                if not _is_object(schema):
+                    raise ValueError(f"it must be an object, not {_shown(schema)}")  # noqa: TRY301 - told like the rest
                 self._validator = validator_for(schema, offline=True)
             except ValidationError as error:
                 place = functools.reduce(_child, error.instance_path, "") or "its root"
                 reason = _clipped(error.message, 200)
                 raise ValueError(f"the schema of the parameters is wrong at {place}: {reason}") from None
-            except ValueError as error:
-                raise ValueError(f"the schema of the parameters cannot be read: {error}") from None
-            self._known = schema.get("properties", ()) if isinstance(schema, dict) else ()
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"the schema of the parameters is unreadable: {error}") from None
+            self._known = cast("Mapping[str, object]", schema.get("properties", {}))
         return self._validator
 
     def bind(self, values: Mapping[str, object]) -> dict[str, object]:
@@ -246,13 +248,14 @@ class SchemaBinder:
             details = error.kind.as_dict()
             if error.kind.name == "required":
                 yield _child(path, details["property"]), "is required"
-            elif "unexpected" in details:
+            elif error.kind.name in ("additionalProperties", "unevaluatedProperties"):
                 for key in details["unexpected"]:
                     sentence = _unknown(key, self._known, "an argument of this tool")
                     yield _child(path, key), "is not expected here; leave it out" if path else sentence
             elif "context" in details:
                 reasons = dict.fromkeys(inner.message for branch in details["context"] for inner in branch[:1])
-                yield path, _clipped(f"fits no alternative: {'; '.join(reasons)}", 300)
+                sentence = f"fits no alternative: {'; '.join(reasons)}" if reasons else error.message
+                yield path, _clipped(sentence, 300)
             else:
                 yield path, _clipped(error.message, 200)
 
@@ -267,7 +270,7 @@ _EXACT: Mapping[object, frozenset[type]] = {
     bool: frozenset({bool}),
     NoneType: frozenset({NoneType}),
 }
-_SCALARS: Mapping[object, tuple[Any, Callable[[Any], object] | None, str]] = {
+_SCALARS: Mapping[type, tuple[Any, Callable[[Any], object] | None, str]] = {
     str: (str, None, "a string"),
     int: (int, None, "an integer"),
     float: ((int, float), None, "a number"),
@@ -310,23 +313,33 @@ def _strict_converter() -> "Converter":
         (lambda hint: (get_origin(hint) or hint) in COLLECTIONS, _collection_hook),
         (lambda hint: (get_origin(hint) or hint) in MAPPINGS, _mapping_hook),
         (lambda hint: get_origin(hint) in UNIONS, _union_hook),
+        (lambda hint: unwrap(hint)[0] is not hint, _inner_hook),
         (is_choice, _choice_hook),
-        (lambda hint: isinstance(hint, type) and hint in _SCALARS, _scalar_hook),
     ]
     for fits, factory in factories:
         converter.register_structure_hook_factory(fits, factory)
+    for kind in _SCALARS:
+        converter.register_structure_hook(kind, _scalar_hook(kind))
     return converter
 
 
-def _scalar_hook(hint: type, _: "Converter") -> _Hook:
+def _inner_hook(hint: object, converter: "Converter") -> _Hook:
+    inner = unwrap(hint)[0]
+    hook = converter.get_structure_hook(inner, cache_result=False)
+    return lambda value, _: hook(value, inner)
+
+
+def _scalar_hook(hint: type) -> _Hook:
     kinds, build, expected = _SCALARS[hint]
 
-    def structure(value: object, _: object) -> object:
+    def structure(value: object, wanted: type) -> object:
+        if wanted is not hint:  # an enum of strings or of ints, for which cattrs finds the hook of its base
+            return _choice_hook(wanted, None)(value, wanted)
         if isinstance(value, kinds) and (hint is bool or not isinstance(value, bool)):
             try:
                 return build(value) if build else value
             except ValueError:
-                pass  # not a date
+                pass  # text, and not a date
         raise _MismatchError(expected, value)
 
     return structure
@@ -341,7 +354,8 @@ def _chosen(members: Mapping[tuple[type, object], object], value: object) -> obj
     return attrs.NOTHING if _is_array(value) or _is_object(value) else members.get((type(value), value), attrs.NOTHING)
 
 
-def _choice_hook(hint: object, _: "Converter") -> _Hook:
+@functools.cache
+def _choice_hook(hint: object, _: object) -> _Hook:
     members = _by_form(hint)
     names = _clipped(", ".join(_shown(value) for _, value in members), 300)
 
@@ -445,7 +459,7 @@ def _typed_dict_hook(cls: type, converter: "Converter") -> _Hook:
 
 def _class_hook(cls: type, converter: "Converter") -> _Hook:
     read_fields(cls)  # evaluates string annotations, also those that name the class itself
-    build = converter.gen_structure_attrs_fromdict(cls)
+    build: _Hook = converter.gen_structure_attrs_fromdict(cls)
 
     def structure(value: object, _: object) -> object:
         if not _is_object(value):

@@ -30,6 +30,7 @@ class _Slot:
 
     call: ToolCall
     context: ToolContext | None = None
+    began: bool = False
     outcome: ToolOutcome | None = None
 
 
@@ -102,6 +103,7 @@ class _Batch:
 
     async def _run_one(self, slot: _Slot) -> None:
         assert slot.context is not None, "it was recorded"
+        slot.began = True
         slot.outcome = await execute_call(self.registry, self.agent.scope, slot.call, slot.context)
         self._commit()
 
@@ -124,7 +126,7 @@ class _Batch:
 
 
 def _unfinished(slot: _Slot) -> ToolOutcome:
-    if slot.context is None:
+    if slot.context is None or not slot.began:
         return failure("not-started", "the call was not started; the turn ended before it")
     if slot.context.abandoned:
         return failure("abandoned", "the call was cancelled and its thread left behind; it may still run")

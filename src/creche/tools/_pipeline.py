@@ -9,7 +9,7 @@ import difflib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import attrs
 import trio

@@ -182,6 +182,8 @@ def unwrap(hint: object) -> tuple[object, str]:
     """Look through Annotated, NewType and type aliases; return the hint inside and the first text annotated to it."""
     note = ""
     while True:
+        if hint is None:  # as in list[None]
+            return types.NoneType, note
         if isinstance(hint, typing.NewType):
             hint = hint.__supertype__
         elif get_origin(hint) is Annotated:
@@ -231,14 +233,22 @@ def read_fields(cls: type) -> tuple[list[Parameter], dict[str, str]]:
     attrs.resolve_types(cls, localns={cls.__name__: cls})
     fields = [(field, field.alias or field.name) for field in attrs.fields(cls) if field.init]
     return [
-        Parameter(key, hint=field.type, required=field.default is attrs.NOTHING, default=field.default)
+        Parameter(
+            key,
+            hint=attrs.NOTHING if field.type is None else field.type,
+            required=field.default is attrs.NOTHING,
+            default=field.default,
+        )
         for field, key in fields
     ], {key: field.metadata.get("description", "") for field, key in fields}
 
 
 def _parameters_schema(owner: str, members: Sequence[Parameter], notes: Mapping[str, str]) -> dict[str, object]:
     draft = _Builder(None)
-    schema = draft.object_schema("parameter", owner, members, notes)
+    try:
+        schema = draft.object_schema("parameter", owner, members, notes)
+    except _UnsupportedError as error:
+        raise TypeError(str(error)) from None
     if not draft.uses:
         return schema
     final = _Builder([cls for cls, uses in draft.uses.items() if uses > 1])
@@ -320,10 +330,17 @@ class _Builder:
         return {"$ref": f"#/$defs/{self._names[cls]}"}
 
     def _fields(self, cls: type) -> dict[str, object]:
+        owner = f"class {cls.__name__!r}"
         try:
-            return self.object_schema("field", f"class {cls.__name__!r}", *read_fields(cls))
+            members, notes = read_fields(cls)
+            hash(tuple(member.hint for member in members))
         except NameError as error:
-            raise _UnsupportedError(f"an annotation of class {cls.__name__!r} {_missing_name(error)}") from None
+            raise _UnsupportedError(f"an annotation of {owner} {_missing_name(error)}") from None
+        except TypeError:  # cattrs keeps its hooks in a dict by hint
+            raise _UnsupportedError(
+                f"an Annotated in {owner} holds what has no hash; write frozen values there"
+            ) from None
+        return self.object_schema("field", owner, members, notes)
 
 
 def _choice_schema(hint: object) -> dict[str, object]:
@@ -343,6 +360,8 @@ def _default(value: object) -> dict[str, object]:
 
 
 def _no_json_form(hint: object) -> _UnsupportedError:
+    if hint is attrs.NOTHING:
+        return _UnsupportedError("it has no annotation; write its type, or object if anything goes")
     return _UnsupportedError(
         f"{inspect.formatannotation(hint)} has no JSON form; use str, int, float, bool, list, dict with text keys, "
         "Literal, an enum, a TypedDict or an attrs class"

@@ -89,12 +89,17 @@ def grep_lines(
         for hit in _hits(workspace, entry, regex)
         if (hit.path, hit.line) > begin
     )
+    return _page(hits, limit) or ("[no more matches]" if after else "[no matches]")
+
+
+def _page(hits: Iterator[Hit], limit: int) -> str:
+    """Show the first hits, and count the matches behind them; give nothing if there are none."""
     page = list(islice(hits, limit))
     lines = [str(hit) for hit in page]
     left = [hit.line > 0 for hit in hits]
     if left:
         lines.append(continuation(str(sum(left)), f"{page[-1].path}:{page[-1].line}"))
-    return "\n".join(lines) or ("[no more matches]" if after else "[no matches]")
+    return "\n".join(lines)
 
 
 def _compiled(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:

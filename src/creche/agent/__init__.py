@@ -1,0 +1,48 @@
+"""Agents: the handle, the inbox, the loop that runs turns, and the request each step makes.
+
+An agent reaches its host only through the `Composer` protocol, which the host implements."""
+
+from creche._util import publish
+
+from ._agent import Agent as Agent, Said as Said
+from ._budget import DEFAULT_DEPTH as DEFAULT_DEPTH, Budget as Budget, DepthLimit as DepthLimit
+from ._composer import Composer as Composer
+from ._events import (
+    BuildRequest as BuildRequest,
+    DeltaStreamed as DeltaStreamed,
+    Enter as Enter,
+    LimiterWaited as LimiterWaited,
+    PreStep as PreStep,
+    Reject as Reject,
+    TurnStopping as TurnStopping,
+)
+from ._inbox import Delivery as Delivery
+from ._spec import AgentSpec as AgentSpec, Reply as Reply, expand_setup as expand_setup
+from ._stream import ReplyStream as ReplyStream, StreamRestarted as StreamRestarted, Watch as Watch
+from ._turn import run_turn as run_turn
+
+__all__ = [
+    "Agent",
+    "AgentSpec",
+    "Budget",
+    "BuildRequest",
+    "Composer",
+    "DEFAULT_DEPTH",
+    "Delivery",
+    "DeltaStreamed",
+    "DepthLimit",
+    "Enter",
+    "LimiterWaited",
+    "PreStep",
+    "Reject",
+    "Reply",
+    "ReplyStream",
+    "Said",
+    "StreamRestarted",
+    "TurnStopping",
+    "Watch",
+    "expand_setup",
+    "run_turn",
+]
+
+publish(globals(), __name__)

@@ -1,0 +1,43 @@
+"""The seam through which an agent reaches its host."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from creche.session import SessionLog
+
+from ._spec import AgentSpec
+
+if TYPE_CHECKING:
+    from ._agent import Agent
+
+
+class Composer(Protocol):
+    """Makes agents: binds their scope, runs their setup, publishes them, and takes them down again."""
+
+    def compose(
+        self,
+        spec: AgentSpec,
+        *,
+        parent: "Agent | None" = None,
+        preset: str | None = None,
+        session: SessionLog | None = None,
+    ) -> AbstractAsyncContextManager["Agent"]:
+        """Open an agent for the length of the block; nobody runs its turns but the caller.
+
+        Contract: what the agent registered is undone and its session's closing records are flushed when the
+        block is left, also when it is left by cancellation.
+
+        Args:
+          spec: What it is made from.
+          parent: The agent that starts it; its scope is bound under that one's.
+          preset: The preset to compose it under, instead of the parent's scope.
+          session: A log to go on with, such as a fork; a fresh one if absent.
+
+        Raises:
+          DuplicateNameError: A live sibling has the name.
+          NotRegisteredError: There is no such preset, or no such model provider.
+          LimitReachedError: It would stand too deep.
+          AuthorityError: Under the preset it would see a tool that the parent does not, without a grant.
+          PluginError: An item of the setup failed.
+        """
+        ...

@@ -1,0 +1,97 @@
+"""What happens in an agent's loop, as events dispatched at the agent's scope."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from creche.messages import UserMessage
+from creche.models import Delta, Settings
+from creche.scope import Notification, Operation
+
+if TYPE_CHECKING:
+    from ._agent import Agent
+
+
+@attrs.frozen
+class Enter:
+    """Let the step begin with these messages."""
+
+    messages: tuple[UserMessage, ...] = attrs.field(converter=tuple)
+    """What joins the history, in order. A snapshot left out is proposed again at the next step."""
+    starts_series: bool = attrs.field(default=False, kw_only=True)
+    """Whether the provider's prefix cache is not expected to hold from here on."""
+
+
+@attrs.frozen
+class Reject:
+    """End the turn before the step; who waits for a reply gets `TurnRefused`."""
+
+    reason: str
+    """A sentence."""
+
+
+@attrs.frozen(eq=False)
+class PreStep(Operation[Enter | Reject]):
+    """A step is about to begin with these messages."""
+
+    wire_name: ClassVar[str] = "agent/pre-step"
+    agent: "Agent"
+    """The agent."""
+    messages: Sequence[UserMessage] = attrs.field(kw_only=True)
+    """What was claimed, and last the snapshot of runtime contexts if one is due."""
+    turn: int = attrs.field(kw_only=True)
+    """Number of the turn."""
+    step: int = attrs.field(kw_only=True)
+    """Number of the step."""
+
+
+@attrs.frozen(eq=False)
+class BuildRequest(Operation[Settings]):
+    """A request is about to be prepared with these settings; wrappers may return others."""
+
+    wire_name: ClassVar[str] = "agent/build-request"
+    agent: "Agent"
+    """The agent."""
+    settings: Settings = attrs.field(kw_only=True)
+    """What the agent proposes: its route and options."""
+    attempt: int = attrs.field(kw_only=True)
+    """Number of the attempt in this step, from 1."""
+
+
+@attrs.frozen(eq=False)
+class TurnStopping(Operation[bool]):
+    """A turn is about to end. A wrapper may wait, and may steer the agent into another step.
+
+    Comes back with true; it decides nothing, what is in the inbox does.
+    """
+
+    wire_name: ClassVar[str] = "agent/turn-stopping"
+    agent: "Agent"
+    """The agent."""
+    turn: int = attrs.field(kw_only=True)
+    """Number of the turn."""
+
+
+@attrs.frozen(eq=False)
+class DeltaStreamed(Notification):
+    """A model streamed a delta to an agent."""
+
+    wire_name: ClassVar[str] = "agent/delta-streamed"
+    agent_path: str
+    """Path of the agent."""
+    delta: Delta = attrs.field(kw_only=True)
+    """The delta."""
+    attempt: int = attrs.field(kw_only=True)
+    """Number of the attempt in its step; a later one starts the answer anew."""
+
+
+@attrs.frozen(eq=False)
+class LimiterWaited(Notification):
+    """A request waits because the adapter's limit of concurrent requests is reached."""
+
+    wire_name: ClassVar[str] = "agent/limiter-waited"
+    agent_path: str
+    """Path of the agent."""
+    limit: int | float = attrs.field(kw_only=True)
+    """How many requests may be under way at once."""

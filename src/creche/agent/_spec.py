@@ -1,0 +1,74 @@
+"""What an agent is made from, and what it answers."""
+
+from collections.abc import Iterable
+
+import attrs
+
+from creche.errors import ConfigError
+from creche.messages import AssistantPart
+from creche.models import Model, ModelOptions, Usage
+from creche.prompt import PERSONA_ORDER, PERSONA_SECTION, Section, Text
+from creche.scope import SetupItem
+from creche.tools import Mode, Tool, present_as
+
+from ._budget import Budget
+
+
+def _check_name(instance: object, _attribute: object, name: str) -> None:
+    if not name or "/" in name or "*" in name or name != name.strip():
+        raise ConfigError([("name", f"{name!r} cannot be a name: it is a segment of paths, so no '/', no '*', no blank ends")])
+
+
+@attrs.frozen(eq=False)
+class AgentSpec:
+    """What an agent is made from."""
+
+    name: str = attrs.field(validator=_check_name)
+    """The last segment of its path."""
+    model: Model | str | None = attrs.field(default=None, kw_only=True)
+    """An adapter or ``"provider:model"``; the preset's, the parent's or the host's if absent."""
+    setup: "tuple[SetupItem, ...]" = attrs.field(default=(), converter=tuple, kw_only=True)
+    """What is registered on the agent's own scope: entries, plugins, functions of a registrar."""
+    persona: Text | None = attrs.field(default=None, kw_only=True)
+    """Who the agent is; shadows the persona of its preset and host."""
+    tools: tuple[Tool, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    """Tools of its own."""
+    present_as: Mode | None = attrs.field(default=None, kw_only=True)
+    """How tools are shown to the model; the chain decides if absent."""
+    budget: Budget | None = attrs.field(default=None, kw_only=True)
+    """Limits of the agent and everything below it."""
+    cwd: str | None = attrs.field(default=None, kw_only=True)
+    """Its working directory, an absolute path, for tools and for the variable ``cwd``."""
+    options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
+    """Effort, longest answer, temperature and the like."""
+
+
+def expand_setup(
+    *, persona: Text | None, tools: Iterable[Tool], mode: Mode | None, setup: Iterable[SetupItem]
+) -> tuple[SetupItem, ...]:
+    """Return a setup with its shorthands as items, which come before its own."""
+    items: list[SetupItem] = []
+    if persona is not None:
+        items.append(Section(PERSONA_SECTION, order=PERSONA_ORDER, text=persona))
+    items += tools
+    if mode is not None:
+        items.append(present_as(mode))
+    return (*items, *setup)
+
+
+@attrs.frozen
+class Reply:
+    """What an agent answered."""
+
+    text: str
+    """The text of its last message."""
+    parts: tuple[AssistantPart, ...] = attrs.field(default=(), kw_only=True)
+    """The whole of its last message."""
+    outcome: str = attrs.field(default="done", kw_only=True)
+    """``"done"``, or ``"truncated"`` when the answer hit the limit of tokens, or ``"refused"`` by the model."""
+    usage: Usage = attrs.field(factory=Usage, kw_only=True)
+    """What this turn's own requests cost."""
+    usage_tree: Usage = attrs.field(factory=Usage, kw_only=True)
+    """What this turn and all it started cost."""
+    turn: int = attrs.field(default=0, kw_only=True)
+    """Number of the turn."""

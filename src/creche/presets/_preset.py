@@ -1,0 +1,146 @@
+"""Presets: named compositions, mounted once, under which agents are composed.
+
+A preset that extends another is bound under it, so what the organisation says reaches every agent of every
+team, and a restriction holds downwards.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from creche.agent import Budget, expand_setup
+from creche.errors import ConfigError, NotRegisteredError
+from creche.models import Model
+from creche.prompt import Text
+from creche.scope import Mounts, Plugin, ScopeKey, SetupItem, bind_scope_parent
+from creche.tools import Mode, Tool
+
+
+@attrs.frozen(eq=False)
+class Preset:
+    """A named composition."""
+
+    name: str
+    """What agents and other presets call it."""
+    extends: str | None = attrs.field(default=None, kw_only=True)
+    """The preset it builds on; it is mounted first."""
+    setup: "tuple[SetupItem, ...]" = attrs.field(default=(), converter=tuple, kw_only=True)
+    """What is registered on the preset's scope: entries, plugins, functions of a registrar."""
+    persona: Text | None = attrs.field(default=None, kw_only=True)
+    """Who its agents are."""
+    tools: tuple[Tool, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    """Tools of its agents."""
+    present_as: Mode | None = attrs.field(default=None, kw_only=True)
+    """How tools are shown to the model; the chain decides if absent."""
+    model: Model | str | None = attrs.field(default=None, kw_only=True)
+    """What its agents ask; its base's if absent."""
+    budget: Budget | None = attrs.field(default=None, kw_only=True)
+    """Limits of each of its agents and everything below them."""
+    grants: frozenset[str] = attrs.field(default=(), converter=frozenset, kw_only=True)
+    """Tools that a subagent under this preset may see although the agent that starts it does not."""
+
+
+@attrs.frozen(eq=False)
+class Standing:
+    """A mounted preset."""
+
+    preset: Preset
+    """What was mounted."""
+    scope: ScopeKey = attrs.field(kw_only=True)
+    """The scope that agents are composed under."""
+    base: "Standing | None" = attrs.field(kw_only=True)
+    """The one it extends."""
+
+    @property
+    def model(self) -> Model | str | None:
+        """What its agents ask: its own, or the nearest base's."""
+        return next((each.preset.model for each in self.line() if each.preset.model is not None), None)
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The limits of it and its bases."""
+        return tuple(each.preset.budget for each in self.line() if each.preset.budget is not None)
+
+    @property
+    def grants(self) -> frozenset[str]:
+        """Its own grants; a base's do not pass on."""
+        return self.preset.grants
+
+    def line(self) -> "tuple[Standing, ...]":
+        """Return it and its bases, nearest first."""
+        return (self, *(self.base.line() if self.base is not None else ()))
+
+
+class StandingPresets:
+    """The mounted presets of one host."""
+
+    def __init__(self, standing: Mapping[str, Standing]) -> None:
+        self._standing = dict(standing)
+
+    def get(self, name: str) -> Standing:
+        """Return a mounted preset.
+
+        Raises:
+          NotRegisteredError: There is none of that name.
+        """
+        standing = self._standing.get(name)
+        if standing is None:
+            known = ", ".join(sorted(self._standing)) or "(none)"
+            raise NotRegisteredError(f"no preset {name!r}; presets: {known}; give it to open_host(presets=[...])")
+        return standing
+
+
+async def mount_presets(presets: Iterable[Preset], mounts: Mounts) -> StandingPresets:
+    """Mount presets, each once and a base before what extends it.
+
+    Raises:
+      ConfigError: A name is used twice, a base does not exist, or presets extend each other in a circle.
+      PluginError: A setup failed.
+    """
+    by_name = _checked(tuple(presets))
+    standing: dict[str, Standing] = {}
+
+    async def mount(preset: Preset) -> Standing:
+        if preset.name not in standing:
+            base = None if preset.extends is None else await mount(by_name[preset.extends])
+            scope = ScopeKey(f"preset {preset.name}")
+            bind_scope_parent(scope, None if base is None else base.scope)
+            items = expand_setup(
+                persona=preset.persona, tools=preset.tools, mode=preset.present_as, setup=preset.setup
+            )
+            await mounts.mount(Plugin(f"preset {preset.name}", items), scope=scope)
+            standing[preset.name] = Standing(preset, scope=scope, base=base)
+        return standing[preset.name]
+
+    for preset in by_name.values():
+        await mount(preset)
+    return StandingPresets(standing)
+
+
+def _checked(presets: tuple[Preset, ...]) -> dict[str, Preset]:
+    problems: list[tuple[str, str]] = []
+    by_name: dict[str, Preset] = {}
+    for preset in presets:
+        if preset.name in by_name:
+            problems.append((f"presets.{preset.name}", "there are two of this name; rename one"))
+        by_name[preset.name] = preset
+    for preset in presets:
+        if preset.extends is not None and preset.extends not in by_name:
+            known = ", ".join(sorted(by_name))
+            problems.append((f"presets.{preset.name}", f"extends {preset.extends!r}, which is not there; there are: {known}"))
+        elif _circle(preset, by_name):
+            problems.append((f"presets.{preset.name}", f"extends {preset.extends!r}, which leads back to itself"))
+    if problems:
+        raise ConfigError(problems)
+    return by_name
+
+
+def _circle(preset: Preset, by_name: Mapping[str, Preset]) -> bool:
+    seen: set[str] = set()
+    current: Preset | None = preset
+    while current is not None and current.extends is not None:
+        if current.name in seen:
+            return True
+        seen.add(current.name)
+        current = by_name.get(current.extends)
+    return False

@@ -1,0 +1,155 @@
+"""What holds for one kind of record beyond its place in the table of `_order.py`, and what the log notes of it.
+
+Rule 1: a check refuses before anything has changed; a follow-up cannot fail.
+Rule 2: neither is asked about a record that takes the place of others, which has rules of its own
+(`_surface.py`): it stands for what it replaced, in an earlier step as like as not.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from creche.errors import IllegalRecordError
+from creche.messages import ToolCall
+
+from ._facts import (
+    AssistantSaid,
+    AttemptFailed,
+    HeaderWritten,
+    Record,
+    RouteNoted,
+    SessionForked,
+    StepEnded,
+    StepStarted,
+    ToolCalled,
+    ToolReturned,
+    TurnEnded,
+    TurnStarted,
+)
+from ._order import KIND_OF, Kind
+from ._state import Settled
+
+if TYPE_CHECKING:
+    from ._log import SessionLog
+
+
+def _check_answer(log: "SessionLog", fact: AssistantSaid) -> None:
+    ids = _call_ids(fact)
+    if ids and (len(set(ids)) != len(ids) or not all(ids)):
+        raise IllegalRecordError(f"an answer's calls need ids of their own, not {ids!r}")
+
+
+def _call_ids(fact: AssistantSaid) -> list[str]:
+    # Not `tool_calls`, which makes a tuple first: this runs twice an answer.
+    return [part.id for part in fact.message.parts if isinstance(part, ToolCall)]
+
+
+def _check_call(log: "SessionLog", fact: ToolCalled) -> None:
+    started = log._pending.get(fact.call_id)
+    if started is None or started:
+        problem = "was recorded already" if started else "is not one of the open step"
+        raise IllegalRecordError(f"call {fact.call_id!r} {problem}; without a result are {list(log._pending)!r}")
+
+
+def _check_result(log: "SessionLog", fact: ToolReturned) -> None:
+    if fact.message.call_id not in log._pending:
+        raise IllegalRecordError(
+            f"call {fact.message.call_id!r} is not one of the open step or has its result; "
+            f"without one are {list(log._pending)!r}"
+        )
+
+
+def _check_step_end(log: "SessionLog", fact: StepEnded) -> None:
+    if log._pending:
+        raise IllegalRecordError(f"the step cannot end before every call has its result: {list(log._pending)!r}")
+
+
+def _check_fork(log: "SessionLog", fact: SessionForked) -> None:
+    if not log._boundary or not log._boundary == fact.boundary == len(log._records):
+        raise IllegalRecordError("session/fork can only be the first record of a fork; `SessionLog.fork` appends it")
+
+
+_CHECKS: Mapping[type, Callable[["SessionLog", Any], None]] = {
+    AssistantSaid: _check_answer,
+    ToolCalled: _check_call,
+    ToolReturned: _check_result,
+    StepEnded: _check_step_end,
+    SessionForked: _check_fork,
+}
+
+
+def _turn_started(log: "SessionLog", record: Record, fact: TurnStarted) -> None:
+    log._turn = record.turn
+    log._step = 0
+
+
+def _turn_ended(log: "SessionLog", record: Record, fact: TurnEnded) -> None:
+    log._settled = Settled(
+        log._records.view(),
+        surface=log._surface.state(),
+        turn=log._turn,
+        header=log._last_header,
+        route=log._last_route,
+        snapshot=log._snapshot,
+    )
+
+
+def _step_started(log: "SessionLog", record: Record, fact: StepStarted) -> None:
+    log._step = record.step
+
+
+def _answered(log: "SessionLog", record: Record, fact: AssistantSaid) -> None:
+    log.usage += fact.usage
+    log._pending = dict.fromkeys(_call_ids(fact), False)
+
+
+def _attempt_failed(log: "SessionLog", record: Record, fact: AttemptFailed) -> None:
+    log.usage += fact.usage
+
+
+def _called(log: "SessionLog", record: Record, fact: ToolCalled) -> None:
+    log._pending[fact.call_id] = True
+
+
+def _returned(log: "SessionLog", record: Record, fact: ToolReturned) -> None:
+    del log._pending[fact.message.call_id]
+
+
+def _header_written(log: "SessionLog", record: Record, fact: HeaderWritten) -> None:
+    log._last_header = fact
+
+
+def _route_noted(log: "SessionLog", record: Record, fact: RouteNoted) -> None:
+    log._last_route = fact
+
+
+_FOLLOW_UPS: Mapping[type, Callable[["SessionLog", Record, Any], None]] = {
+    TurnStarted: _turn_started,
+    TurnEnded: _turn_ended,
+    StepStarted: _step_started,
+    AssistantSaid: _answered,
+    AttemptFailed: _attempt_failed,
+    ToolCalled: _called,
+    ToolReturned: _returned,
+    HeaderWritten: _header_written,
+    RouteNoted: _route_noted,
+}
+
+
+@attrs.frozen
+class Rule:
+    """All that the log has to know of one kind, in one place so that appending looks it up once."""
+
+    kind: Kind
+    """Its row in the table."""
+    check: "Callable[[SessionLog, Any], None] | None" = attrs.field(kw_only=True)
+    """Raises `IllegalRecordError` if the fact cannot stand here although its kind can."""
+    follow: "Callable[[SessionLog, Record, Any], None] | None" = attrs.field(kw_only=True)
+    """Notes what later records and readers need to know of it."""
+
+
+RULES: dict[type, Rule] = {
+    fact: Rule(kind, check=_CHECKS.get(fact), follow=_FOLLOW_UPS.get(fact)) for fact, kind in KIND_OF.items()
+}
+"""Every rule by the class of its fact."""
