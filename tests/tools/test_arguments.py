@@ -232,6 +232,7 @@ def test_any_text_is_read_or_refused(text):
         (Item, 3, "must be an object, not 3"),
         (Tree, "x", 'must be an object, not "x"'),
         (Annotated[UserId, "Who."], 1, "must be a string, not 1"),
+        (str, {1}, "must be a string, not a set"),
         (str, 10**60, "must be a string, not 10000000000000000000…00000000000000000000"),
         (int, "x" * 1000, 'must be an integer, not "xxxxxxxxxxxxxxxxxxxx…xxxxxxxxxxxxxxxxxxxx"'),
     ],
@@ -428,6 +429,29 @@ def test_a_value_that_is_nested_too_deeply_for_its_class_is_a_problem():
     assert sentence == "is nested too deeply"
 
 
+@pytest.mark.parametrize("hint", [Node, Tree, Expression])
+def test_a_value_that_was_read_is_never_too_deep_for_its_class(hint):
+    """What `parse_arguments` lets through fits on the stack, also of a caller that is deep itself."""
+    value, grow = {
+        Node: ({"value": 1}, lambda inner: {"value": 1, "children": [inner]}),
+        Tree: ({"size": 1}, lambda inner: {"size": 1, "parts": [inner]}),
+        Expression: (1, lambda inner: {"kind": "negate", "inner": inner}),
+    }[hint]
+    while True:
+        grown = grow(value)
+        try:
+            parse_arguments(json.dumps({"p": grown}))
+        except InvalidArgumentsError:
+            break
+        value = grown
+    binder = binder_for(p=hint)
+
+    def call(depth: int) -> object:
+        return binder.bind({"p": value}) if not depth else call(depth - 1)
+
+    assert list(call(200)) == ["p"]
+
+
 # ---------------------------------------------------------------- alternatives
 
 
@@ -616,6 +640,10 @@ RAW = SchemaBinder(
         }
     )
 )
+
+
+def test_a_raw_schema_is_compiled_once():
+    assert RAW.compile() is RAW.compile()
 
 
 def test_a_raw_schema_leaves_the_values_as_they_are():

@@ -7,35 +7,34 @@ its own and its ancestors'. Siblings share nothing and hear nothing of each othe
 
 from creche._util import publish
 
-from ._events import Fault as Fault
-from ._events import Listener as Listener
-from ._events import Next as Next
-from ._events import Notification as Notification
-from ._events import Operation as Operation
-from ._events import Wrapper as Wrapper
-from ._events import result_type_of as result_type_of
-from ._keys import ScopeKey as ScopeKey
-from ._keys import ScopeParentBinding as ScopeParentBinding
-from ._keys import bind_scope_parent as bind_scope_parent
-from ._keys import scope_chain_of as scope_chain_of
-from ._keys import scope_parent_of as scope_parent_of
-from ._plugins import Mounted as Mounted
-from ._plugins import Mounts as Mounts
-from ._plugins import Plugin as Plugin
-from ._plugins import SetupItem as SetupItem
-from ._plugins import open_mounts as open_mounts
-from ._registrar import Registrar as Registrar
-from ._registrar import make_registrar as make_registrar
-from ._registration import AnonymousEntry as AnonymousEntry
-from ._registration import Entry as Entry
-from ._registration import NamedEntry as NamedEntry
-from ._registration import Owner as Owner
-from ._registration import Registration as Registration
-from ._registration import place_name as place_name
+from ._entries import AnonymousEntry as AnonymousEntry, Entry as Entry, NamedEntry as NamedEntry, Service as Service
+from ._events import (
+    Fault as Fault,
+    Listener as Listener,
+    Next as Next,
+    Notification as Notification,
+    Operation as Operation,
+    Wrapper as Wrapper,
+    result_type_of as result_type_of,
+)
+from ._keys import (
+    ScopeKey as ScopeKey,
+    ScopeParentBinding as ScopeParentBinding,
+    bind_scope_parent as bind_scope_parent,
+    scope_chain_of as scope_chain_of,
+    scope_parent_of as scope_parent_of,
+)
+from ._plugins import (
+    Mounted as Mounted,
+    Mounts as Mounts,
+    Plugin as Plugin,
+    SetupItem as SetupItem,
+    open_mounts as open_mounts,
+)
+from ._registrar import Registrar as Registrar, make_registrar as make_registrar
+from ._registration import Owner as Owner, Registration as Registration, place_name as place_name
 from ._registry import Registry as Registry
-from ._registry import Service as Service
-from ._views import Derivation as Derivation
-from ._views import Level as Level
+from ._views import Derivation as Derivation, Level as Level
 
 __all__ = [
     "AnonymousEntry",

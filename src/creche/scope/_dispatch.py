@@ -13,15 +13,23 @@ import attrs
 
 from creche.errors import InternalError
 
-from ._events import Fault, Listener, Notification, Operation, Wrapper, result_type_of
+from ._events import Listener, Notification, Operation, Wrapper, result_type_of
 from ._keys import ScopeKey
 from ._registration import Owner, Registration, place_name
 from ._views import Level
 
-E = TypeVar("E", bound=Operation[object])
+O = TypeVar("O", bound=Operation[Any])  # noqa: E741 - O as in operation
 R = TypeVar("R")
 
 logger = logging.getLogger("creche")
+
+
+@attrs.frozen(eq=False)
+class Heard:
+    """The functions that one dispatch calls, root first, and the registration of each at the same index."""
+
+    calls: tuple[Callable[..., Any], ...]
+    registrations: tuple[Registration, ...]
 
 
 @attrs.frozen(eq=False)
@@ -29,102 +37,115 @@ class Reached:
     """Whom a dispatch reaches: at the anchoring scope itself, and at scopes below it that declared nothing."""
 
     scope: ScopeKey | None
-    here: tuple[Callable[..., Any], ...] = attrs.field(kw_only=True)
-    below: tuple[Callable[..., Any], ...] = attrs.field(kw_only=True)
-    by_here: tuple[Registration, ...] = attrs.field(kw_only=True)
-    by_below: tuple[Registration, ...] = attrs.field(kw_only=True)
+    here: Heard = attrs.field(kw_only=True)
+    below: Heard = attrs.field(kw_only=True)
+
+    def at(self, scope: ScopeKey | None) -> Heard:
+        """Return whom it reaches from a scope that this is the view of."""
+        return self.here if self.scope is scope else self.below
 
 
-def derive_reached(levels: tuple[Level, ...]) -> Reached:
-    """Return the functions of the visible listeners or wrappers, root first."""
-    scope = levels[-1].scope if levels else None
-    here: list[Registration] = []
-    below: list[Registration] = []
+def derive_reached(levels: tuple[Level, ...]) -> Reached | None:
+    """Return the functions of the visible listeners or wrappers, root first; ``None`` if there are none."""
+    if not levels:
+        return None
+    scope = levels[-1].scope
+    here: list[tuple[Callable[..., Any], Registration]] = []
+    below: list[tuple[Callable[..., Any], Registration]] = []
     for level in levels:
         for registration in level.tables[0]:
-            entry = registration.entry
-            only_here: bool = entry.here_only  # type: ignore[union-attr]  # the tables of events hold these two alone
-            if not only_here:
-                below.append(registration)
-            if not only_here or level.scope is scope:
-                here.append(registration)
-    return Reached(
-        scope,
-        here=tuple([_function(each) for each in here]),
-        below=tuple([_function(each) for each in below]),
-        by_here=tuple(here),
-        by_below=tuple(below),
-    )
+            function, here_only = _function_of(registration)
+            if not here_only:
+                below.append((function, registration))
+            if not here_only or level.scope is scope:
+                here.append((function, registration))
+    return Reached(scope, here=_heard(here), below=_heard(below))
 
 
-def _function(registration: Registration) -> Callable[..., Any]:
+def _function_of(registration: Registration) -> tuple[Callable[..., Any], bool]:
     entry = registration.entry
     if isinstance(entry, Listener):
-        return entry.hear
+        listener: Listener[Any] = entry
+        return listener.hear, listener.here_only
     assert isinstance(entry, Wrapper), "the tables of events hold listeners and wrappers alone"
-    return entry.wrap
+    wrapper: Wrapper[Any] = entry
+    return wrapper.wrap, wrapper.here_only
 
 
-def notify(
-    reached: Reached, event: Notification, at: ScopeKey | None, report: Callable[[Owner, str, Exception], None]
-) -> None:
+def _heard(found: list[tuple[Callable[..., Any], Registration]]) -> Heard:
+    return Heard(tuple([function for function, _ in found]), tuple([registration for _, registration in found]))
+
+
+def notify(heard: Heard, event: Notification, report: Callable[[Owner, str, Exception], None]) -> None:
     """Call every listener; one that raises is reported and starves nobody."""
-    calls = reached.here if reached.scope is at else reached.below
-    remaining = iter(calls)
+    remaining = iter(heard.calls)
     for hear in remaining:
         try:
             hear(event)
         except Exception as error:  # noqa: BLE001 - contained here, reported at its owner
-            registrations = reached.by_here if reached.scope is at else reached.by_below
-            failed = registrations[len(calls) - length_hint(remaining) - 1]
+            # Counting the calls would cost more than all the rest of this loop; what remains says who failed.
+            failed = heard.registrations[len(heard.calls) - length_hint(remaining) - 1]
             report(failed.owner, f"hearing {type(event).wire_name}", error)
 
 
-class Onion(Generic[E, R]):
+def log_fault(owner: Owner, what: str, error: BaseException | None) -> None:
+    """Log a fault that nobody hears, or that came of hearing one."""
+    logger.error("%s failed %s", owner.name, what, exc_info=error)
+
+
+class Onion(Generic[O, R]):
     """One dispatch of an operation through its wrappers; the list is fixed when it starts."""
 
-    __slots__ = ("_innermost", "_registrations", "_result_type", "_wraps")
+    __slots__ = ("_heard", "_innermost", "_result_type")
 
-    def __init__(
-        self,
-        wraps: tuple[Callable[..., Any], ...],
-        registrations: tuple[Registration, ...],
-        innermost: Callable[[E], Awaitable[R]],
-        operation: type[Operation[object]],
-    ) -> None:
-        self._wraps = wraps
-        self._registrations = registrations
+    def __init__(self, heard: Heard, innermost: Callable[[O], Awaitable[R]], operation: type[O]) -> None:
+        self._heard = heard
         self._innermost = innermost
         self._result_type = result_type_of(operation)
 
-    async def run(self, event: E, depth: int = 0) -> R:
-        """Run the wrappers from one depth inwards, then the operation itself."""
-        if depth == len(self._wraps):
-            return await self._innermost(event)
+    async def run(self, event: O, depth: int = 0) -> R:
+        """Run the wrapper at one depth, and through it all that is inside."""
+        passed: Exception | None = None
 
-        async def go_on(changed: E | None = None) -> R:
-            return await self.run(event if changed is None else changed, depth + 1)
+        async def go_on(changed: O | None = None, /) -> R:
+            nonlocal passed
+            try:
+                return await self._inside(event if changed is None else changed, type(event), depth)
+            except Exception as error:
+                passed = error
+                raise
 
         try:
-            result: R = await self._wraps[depth](event, go_on)
+            result = await self._heard.calls[depth](event, go_on)
         except Exception as error:
-            if not getattr(error, "__notes__", None):
-                error.add_note(self._blame(event, depth))
+            if error is not passed:
+                error.add_note(f"raised by {self._whose(event, depth)}")
             raise
+        finally:
+            passed = None  # else the error and the frame of its traceback keep each other alive
         if not isinstance(result, self._result_type):
-            expected = getattr(self._result_type, "__name__", str(self._result_type))
             raise InternalError(
-                f"{self._blame(event, depth)} returned {result!r} where {expected} was expected; "
+                f"{self._whose(event, depth)} returned {result!r} where {_shown(self._result_type)} was expected; "
                 "return what `await next()` gives, or a value of that class"
             )
         return result
 
-    def _blame(self, event: E, depth: int) -> str:
-        by = self._registrations[depth]
+    async def _inside(self, event: O, expected: type[O], depth: int) -> R:
+        if type(event) is not expected:
+            raise TypeError(f"next() takes nothing, or another {expected.__qualname__}, not {event!r}")
+        if depth + 1 < len(self._heard.calls):
+            return await self.run(event, depth + 1)
+        result = await self._innermost(event)
+        if not isinstance(result, self._result_type):
+            raise InternalError(
+                f"{expected.wire_name} itself gave {result!r} where {_shown(self._result_type)} was expected"
+            )
+        return result
+
+    def _whose(self, event: O, depth: int) -> str:
+        by = self._heard.registrations[depth]
         return f"the wrapper of {by.owner.name!r} at {place_name(by.scope)} around {type(event).wire_name}"
 
 
-def log_fault(fault: Fault) -> None:
-    """Report a fault that nobody heard."""
-    logger.error("%s failed %s", fault.owner, fault.what, exc_info=fault.error)
-
+def _shown(result_type: object) -> str:
+    return result_type.__qualname__ if isinstance(result_type, type) else str(result_type)

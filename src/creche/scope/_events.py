@@ -12,14 +12,11 @@ import operator
 import types
 import typing
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args, get_origin
 
 import attrs
 
 from creche.errors import RegistryError
-
-if TYPE_CHECKING:
-    from typing import Self
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from creche.errors import DuplicateNameError
 
-from ._entries import shape_of
 from ._keys import ScopeKey
 from ._registration import Registration, place_name, shown_name
 
@@ -127,7 +126,7 @@ class ScopedLayers:
             table.insert(registration)
             self.counts[kind].version += 1
             return
-        table = NamedEntries() if shape_of(kind) == "named" else AnonymousEntries()
+        table = NamedEntries() if registration.entry.entry_shape == "named" else AnonymousEntries()
         table.insert(registration)
         count = self.count(kind)
         count.version += 1

@@ -2,18 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Literal, Protocol, TypeVar, overload
-
-import attrs
+from typing import Any, Protocol, TypeVar, cast, overload
 
 from creche._util import final
 from creche.errors import NotRegisteredError, RegistryError, ScopeClosedError
 
 from ._dispatch import Onion, Reached, derive_reached, log_fault, notify
-from ._events import Fault, Listener, Notification, Operation, Wrapper
+from ._entries import AnonymousEntry, Entry, NamedEntry, Service, Shape, kind_of, name_of, shape_of
+from ._events import Fault, Listener, Notification, Operation, Signed, Wrapper
 from ._keys import ScopeKey
 from ._layers import ScopedLayers
-from ._registration import AnonymousEntry, Entry, NamedEntry, Owner, Registration, kind_of, place_name, undo_all
+from ._registration import Owner, Registration, place_name, raise_together, undo_all
 from ._views import Derivation, Level, Reader
 
 T = TypeVar("T")
@@ -24,31 +23,20 @@ E = TypeVar("E", bound=Notification)
 O = TypeVar("O", bound=Operation[object])  # noqa: E741 - O as in operation
 
 
-def _merged(levels: tuple[Level, ...]) -> Mapping[str, object]:
+def _merged(levels: tuple[Level, ...]) -> Mapping[str, Any]:
     # A name that a nearer scope takes over keeps its place in the order.
-    return MappingProxyType({each.entry.name: each.entry for level in levels for each in level.tables[0]})  # type: ignore[union-attr]  # merge is for named kinds
+    return MappingProxyType({cast("str", each.name): each.entry for level in levels for each in level.tables[0]})
 
 
-def _collected(levels: tuple[Level, ...]) -> tuple[object, ...]:
+def _collected(levels: tuple[Level, ...]) -> tuple[Any, ...]:
     return tuple([each.entry for level in levels for each in level.tables[0]])
 
 
-@attrs.frozen(eq=False)
-class Service:
-    """An entry: an object that others find by exact type; see `Registrar.provide`."""
-
-    name: type[object]
-    """The type it is found by."""
-    value: object = attrs.field(kw_only=True)
-    """The service."""
-    entry_shape: ClassVar[Literal["named"]] = "named"
+def _services(levels: tuple[Level, ...]) -> Mapping[object, Registration]:
+    return MappingProxyType({each.name: each for level in levels for each in level.tables[0]})
 
 
-def _services(levels: tuple[Level, ...]) -> Mapping[type[object], Registration]:
-    return MappingProxyType({each.entry.name: each for level in levels for each in level.tables[0]})  # type: ignore[union-attr, misc]
-
-
-SERVICES: Derivation[Mapping[type[object], Registration]] = Derivation((Service,), derive=_services)
+SERVICES: Derivation[Mapping[object, Registration]] = Derivation((Service,), derive=_services)
 
 
 class ServiceWatcher(Protocol):
@@ -69,16 +57,16 @@ class Registry:
     chain changes; a read never makes a layer. Nothing here waits, apart from `around`.
     """
 
-    __slots__ = ("_collects", "_layers", "_merges", "_places", "_reached", "_readers", "services_changed")
+    __slots__ = ("_collects", "_layers", "_merges", "_places", "_reached", "_readers", "_watcher")
 
     def __init__(self) -> None:
         self._layers = ScopedLayers()
         self._places = 0
-        self._readers: dict[Derivation[object], Reader[object]] = {}
-        self._merges: dict[type, Reader[Mapping[str, object]]] = {}
-        self._collects: dict[type, Reader[tuple[object, ...]]] = {}
-        self._reached: dict[type, Reader[Reached]] = {}
-        self.services_changed: ServiceWatcher | None = None
+        self._readers: dict[Derivation[Any], Reader[Any]] = {}
+        self._merges: dict[type[object], Reader[Mapping[str, Any]]] = {}
+        self._collects: dict[type[object], Reader[tuple[Any, ...]]] = {}
+        self._reached: dict[type[object], Reader[Reached | None]] = {}
+        self._watcher: ServiceWatcher | None = None
 
     # ---------------------------------------------------------------- seeing
 
@@ -95,7 +83,7 @@ class Registry:
         if reader is None:
             _check_shape(kind, "named", "merge", "collect")
             reader = self._merges[kind] = Reader(self._layers, Derivation((kind,), derive=_merged))
-        return reader.read(scope)  # type: ignore[return-value]  # the tables of a kind hold that kind
+        return reader.read(scope)
 
     @overload
     def collect(self, kind: type[E], scope: ScopeKey | None) -> tuple[Listener[E], ...]: ...
@@ -103,7 +91,7 @@ class Registry:
     def collect(self, kind: type[O], scope: ScopeKey | None) -> tuple[Wrapper[O], ...]: ...
     @overload
     def collect(self, kind: type[A], scope: ScopeKey | None) -> tuple[A, ...]: ...
-    def collect(self, kind: type, scope: ScopeKey | None) -> tuple[object, ...]:
+    def collect(self, kind: type[object], scope: ScopeKey | None) -> tuple[object, ...]:
         """Return the entries of an anonymous kind visible from a scope; nothing is shadowed.
 
         In the order of `merge`. The kind of listeners and wrappers is the class of their event.
@@ -125,21 +113,25 @@ class Registry:
     def peek(self, kind: type[A], scope: ScopeKey | None) -> tuple[A, ...]: ...
     @overload
     def peek(self, kind: type[N], scope: ScopeKey | None) -> Mapping[str, N]: ...
-    def peek(self, kind: type, scope: ScopeKey | None) -> Mapping[str, object] | tuple[object, ...]:
-        """Return what a scope itself declared, chain-blind: never an ancestor's, never the global layer's.
+    def peek(self, kind: type[object], scope: ScopeKey | None) -> Mapping[str, object] | tuple[object, ...]:
+        """Return what this one scope declared, chain-blind: never an ancestor's, never the global layer's.
 
-        A mapping for named kinds, a tuple for anonymous ones.
+        A mapping for named kinds, a tuple for anonymous ones. ``None`` is what the global layer declared.
+
+        Raises:
+          RegistryError: It is no kind of entry.
         """
         layer = self._layers.layer(scope)
-        level = Level(scope, tables=(tuple(layer.tables.get(kind, ())) if layer is not None else (),))
-        return _merged((level,)) if _shape(kind) == "named" else _collected((level,))
+        declared = () if layer is None else tuple(layer.tables.get(kind, ()))
+        level = Level(scope, tables=(declared,))
+        return _merged((level,)) if shape_of(kind) == "named" else _collected((level,))
 
     def read(self, derivation: Derivation[T], scope: ScopeKey | None) -> T:
         """Return a derived value at a scope; it is computed anew only when what it came from has changed."""
-        reader = self._readers.get(derivation)  # type: ignore[arg-type]  # keyed by identity
+        reader: Reader[T] | None = self._readers.get(derivation)
         if reader is None:
-            reader = self._readers[derivation] = Reader(self._layers, derivation)  # type: ignore[index, arg-type, assignment]
-        return reader.read(scope)  # type: ignore[return-value]
+            reader = self._readers[derivation] = Reader(self._layers, derivation)
+        return reader.read(scope)
 
     def is_empty(self, scope: ScopeKey) -> bool:
         """Tell whether a scope declares nothing, which means that it has no layer."""
@@ -154,91 +146,121 @@ class Registry:
     def emit(self, event: Notification, *, at: ScopeKey | None) -> None:
         """Dispatch a notification at a scope: its own listeners hear it and those of its ancestors, root first.
 
-        Synchronous. A listener that raises is reported as a `Fault` at its owner and starves nobody.
-        With ``at=None`` the global listeners alone hear it.
+        Synchronous. The list of listeners is fixed when the dispatch starts: who is registered during it
+        does not hear this one, who is undone during it still does. A listener that raises is reported as a
+        `Fault` at its owner and starves nobody. With ``at=None`` the global listeners alone hear it.
         """
-        reader = self._reached.get(type(event))
-        if reader is None:
-            reader = self._reader_of(type(event))
-        reached = reader.read(at)
-        if reached.here:
-            notify(reached, event, at, self.report)
+        reached = (self._reached.get(type(event)) or self._reader_of(type(event))).read(at)
+        if reached is not None:
+            notify(reached.at(at), event, log_fault if type(event) is Fault else self.report)
 
     def hears(self, event_type: type[Notification]) -> bool:
         """Tell whether anybody anywhere listens to a class, so that nobody need make an event for no one."""
         count = self._layers.counts.get(event_type)
         return count is not None and (count.scoped > 0 or event_type in self._layers.global_layer.tables)
 
-    async def around(self, event: O, *, at: ScopeKey | None, innermost: Callable[[O], Awaitable[R]]) -> R:
+    async def around(self, event: Signed[O, R], *, at: ScopeKey | None, innermost: Callable[[O], Awaitable[R]]) -> R:
         """Run an operation inside the wrappers visible from a scope, root outermost.
 
-        The list of wrappers is fixed when the dispatch starts.
+        The list of wrappers is fixed when the dispatch starts. What a wrapper raises comes out as it is, with
+        a note that names the wrapper's owner.
+
+        Args:
+          event: The operation; each wrapper may pass another one of its class inwards.
+          at: The scope it is dispatched at; ``None`` reaches the global wrappers alone.
+          innermost: The operation itself, given the event that reached it. It may be called more than once,
+            or not at all.
 
         Raises:
           InternalError: A wrapper returned something else than the operation's result; it names the owner.
         """
-        reader = self._reached.get(type(event))
-        if reader is None:
-            reader = self._reader_of(type(event))
-        reached = reader.read(at)
-        wraps = reached.here if reached.scope is at else reached.below
-        if not wraps:
-            return await innermost(event)
-        registrations = reached.by_here if reached.scope is at else reached.by_below
-        onion: Onion[O, R] = Onion(wraps, registrations, innermost, type(event))
-        return await onion.run(event)
+        operation = cast("O", event)
+        reached = (self._reached.get(type(event)) or self._reader_of(type(event))).read(at)
+        heard = None if reached is None else reached.at(at)
+        if heard is None or not heard.calls:
+            return await innermost(operation)
+        return await Onion(heard, innermost, type(operation)).run(operation)
 
     def report(self, owner: Owner, what: str, error: BaseException | None) -> None:
-        """Dispatch a `Fault` at its owner's scope; logged as an error when nobody hears it there."""
-        fault = Fault(owner.name, what=what, error=error)
+        """Dispatch a `Fault` at its owner's scope; logged as an error when nobody hears it there.
+
+        Args:
+          owner: Whose code failed.
+          what: What it was doing, such as ``"hearing agent/turn-ended"``.
+          error: What it raised, if it raised.
+        """
         reached = self._reader_of(Fault).read(owner.scope)
-        if not (reached.here if reached.scope is owner.scope else reached.below):
-            log_fault(fault)
-            return
-        notify(reached, fault, owner.scope, _log_second_fault)
+        if reached is None or not reached.at(owner.scope).calls:
+            log_fault(owner, what, error)
+        else:
+            notify(reached.at(owner.scope), Fault(owner.name, what=what, error=error), log_fault)
 
     # ---------------------------------------------------------------- services
 
-    def find(self, service: type[T], scope: ScopeKey | None) -> T:
+    @overload
+    def find(self, service: type[T], scope: ScopeKey | None) -> T: ...
+    @overload
+    def find(self, service: Callable[..., T], scope: ScopeKey | None) -> T: ...
+    def find(self, service: Callable[..., T], scope: ScopeKey | None) -> T:
         """Return the service of exactly this type nearest to a scope.
 
         Raises:
           NotRegisteredError: None is visible; the message lists those that are.
         """
-        registration = self.service_registration(service, scope)
+        # The second overload is for protocols and abstract classes, which mypy does not take for a type[T].
+        registration = self.service_registration(cast("type[T]", service), scope)
         if registration is None:
-            known = ", ".join(sorted(each.__qualname__ for each in self.read(SERVICES, scope))) or "(none)"
+            known = ", ".join(sorted(_type_name(each) for each in self.read(SERVICES, scope))) or "(none)"
             raise NotRegisteredError(
-                f"no service {service.__qualname__} is visible from {place_name(scope)}; visible: {known}; "
+                f"no service {_type_name(service)} is visible from {place_name(scope)}; visible: {known}; "
                 "provide one with registrar.provide(service)"
             )
-        return registration.entry.value  # type: ignore[union-attr, no-any-return]  # the table of services
+        return cast("T", cast("Service", registration.entry).value)
 
     def service_registration(self, service: type[object], scope: ScopeKey | None) -> Registration | None:
         """Return the registration behind `find`, or ``None``."""
         return self.read(SERVICES, scope).get(service)
 
-    # ---------------------------------------------------------------- writing, for `Registrar` and this room
+    # ---------------------------------------------------------------- writing, for `Registrar` and those who own scopes
 
     def insert(self, entry: Entry, scope: ScopeKey | None, owner: Owner) -> Registration:
-        """Register an entry; see `Registrar.add`."""
+        """Register an entry for an owner; see `Registrar.add`, which is what contributors call."""
         owner.check_open()
-        if scope is not None and scope._closed:
-            raise ScopeClosedError(f"scope {scope.label!r} is closed, so {owner.name!r} cannot register anything there")
-        check = getattr(entry, "check_registration", None)
+        self.check_scope_open(scope, owner.name)
+        check: Callable[[Registry, ScopeKey | None], object] | None = getattr(entry, "check_registration", None)
         if check is not None:
             check(self, scope)
-        registration = Registration(self._layers, entry, kind_of(entry), scope, owner, self._places)
+        registration = Registration._create(
+            entry,
+            kind=kind_of(entry),
+            name=name_of(entry),
+            scope=scope,
+            owner=owner,
+            place=self._places,
+            layers=self._layers,
+        )
         self._layers.insert(registration)
         self._places += 1
         owner._registrations[registration] = None
-        registered = getattr(entry, "on_registered", None)
-        if registered is not None:
-            registered(self, registration)
+        if registration.kind is Service:
+            registration.before_undo = self._service_leaving
+            if self._watcher is not None:
+                self._watcher.service_added()
         return registration
+
+    def check_scope_open(self, scope: ScopeKey | None, who: str) -> None:
+        """Refuse registrations at a scope after its end.
+
+        Raises:
+          ScopeClosedError: `close_scope` was called for it.
+        """
+        if scope is not None and scope._closed:
+            raise ScopeClosedError(f"scope {scope.label!r} is closed, so {who!r} cannot register anything there")
 
     def close_scope(self, scope: ScopeKey) -> None:
         """Undo everything registered at a scope, newest first, whoever registered it, and take nothing more there.
+
+        The key stays where it is in the chains of those below it, and sees what its ancestors declare.
 
         Raises:
           ExceptionGroup: Some undo failed; all the others were undone all the same.
@@ -247,9 +269,13 @@ class Registry:
         layer = self._layers.layer(scope)
         if layer is not None:
             standing = [each for table in layer.tables.values() for each in table]
-            undo_all(sorted(standing, key=lambda registration: registration.place))
+            raise_together(undo_all(sorted(standing, key=lambda registration: registration.place)))
 
-    def _reader_of(self, event_type: type) -> Reader[Reached]:
+    def _service_leaving(self, registration: Registration) -> None:
+        if self._watcher is not None:
+            self._watcher.service_leaving(registration)
+
+    def _reader_of(self, event_type: type[object]) -> Reader[Reached | None]:
         reader = self._reached.get(event_type)
         if reader is None:
             derivation = Derivation((event_type,), derive=derive_reached)
@@ -260,19 +286,11 @@ class Registry:
         return f"<Registry scopes={len(self._layers.by_scope)} registered={self._places}>"
 
 
-def _log_second_fault(owner: Owner, what: str, error: BaseException | None) -> None:
-    log_fault(Fault(owner.name, what=what, error=error))
-
-
-def _shape(kind: type) -> str:
-    if issubclass(kind, Notification | Operation):
-        return "anonymous"
-    shape: str | None = getattr(kind, "entry_shape", None)
-    if shape is None:
-        raise RegistryError(f"{kind.__qualname__} is not a kind of entry: it has no entry_shape")
-    return shape
-
-
-def _check_shape(kind: type, shape: str, method: str, other: str) -> None:
-    if _shape(kind) != shape:
+def _check_shape(kind: type[object], shape: Shape, method: str, other: str) -> None:
+    if shape_of(kind) != shape:
         raise RegistryError(f"{kind.__qualname__} entries are not {shape}: use {other}() instead of {method}()")
+
+
+def _type_name(service: object) -> str:
+    name: str = getattr(service, "__qualname__", repr(service))
+    return name

@@ -13,7 +13,7 @@ sharing at once.
 """
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -38,11 +38,12 @@ class Level:
 class Derivation(Generic[T]):
     """A pure function of the entries visible from a scope, whose values the registry keeps.
 
-    Derivations are module-level constants, compared by identity.
+    Derivations are module-level constants, compared by identity: a registry keeps a reader for each one it
+    has ever been asked for.
     """
 
-    kinds: tuple[type, ...]
-    """The kinds of entry it reads."""
+    kinds: tuple[type[object], ...]
+    """The kinds of entry it reads: classes of entries, or of events for their listeners and wrappers."""
     derive: Callable[[tuple[Level, ...]], T] = attrs.field(kw_only=True)
     """Contract: pure, returns an immutable value; it is given the levels that declared anything, farthest first."""
 
@@ -67,46 +68,50 @@ class Reader(Generic[T]):
         self._layers = layers
         self._derivation = derivation
         self._counts: tuple[KindCount, ...] = tuple(layers.count(kind) for kind in derivation.kinds)
+        # Most derivations read one kind, and they are read most.
         self._count = self._counts[0] if len(self._counts) == 1 else None
         self._kind = derivation.kinds[0]
 
     def read(self, scope: ScopeKey | None) -> T:
         """Return the value at a scope, derived anew only if what it came from has changed."""
-        layer = self.anchor(scope)
+        layer = self._anchor(scope)
         count = self._count
         stamp = links.moved + (count.version if count is not None else sum([each.version for each in self._counts]))
-        kept: _Kept[T] | None = layer.kept.get(self)  # type: ignore[assignment]  # keyed by this reader
+        kept: _Kept[Any] | None = layer.kept.get(self)
         if kept is not None:
             if kept.stamp == stamp:
-                return kept.value
+                value: T = kept.value
+                return value
             if kept.tables == self._tables(layer):
                 kept.stamp = stamp
-                return kept.value
+                value = kept.value
+                return value
         value = self._derivation.derive(self._levels(layer))
         layer.kept[self] = _Kept(value, self._tables(layer), stamp)
         return value
 
-    def anchor(self, scope: ScopeKey | None) -> Layer:
-        """Return the nearest layer of the chain that declared any of the kinds."""
+    def _anchor(self, scope: ScopeKey | None) -> Layer:
+        """Return the nearest layer of the chain that declared any of the kinds, else the global one."""
         layers = self._layers
-        if scope is not None:
-            count = self._count
-            if count is not None:
-                if count.scoped:
-                    kind, by_scope = self._kind, layers.by_scope
-                    for key in scope_chain_of(scope):
-                        layer = by_scope.get(key)
-                        if layer is not None and kind in layer.tables:
-                            return layer
-            else:
-                kinds = self._derivation.kinds
-                for key in scope_chain_of(scope):
-                    layer = layers.by_scope.get(key)
-                    if layer is not None and any([kind in layer.tables for kind in kinds]):
-                        return layer
+        if scope is None:
+            return layers.global_layer
+        count = self._count
+        if count is None:
+            kinds = self._derivation.kinds
+            for key in scope_chain_of(scope):
+                layer = layers.by_scope.get(key)
+                if layer is not None and any(kind in layer.tables for kind in kinds):
+                    return layer
+        elif count.scoped:
+            kind, by_scope = self._kind, layers.by_scope
+            for key in scope_chain_of(scope):
+                layer = by_scope.get(key)
+                if layer is not None and kind in layer.tables:
+                    return layer
         return layers.global_layer
 
     def _chain(self, anchor: Layer) -> list[Layer]:
+        """Return the layers that there are from the anchor to the global one, nearest first."""
         found = [self._layers.by_scope.get(key) for key in scope_chain_of(anchor.scope)]
         return [*(layer for layer in found if layer is not None), self._layers.global_layer]
 

@@ -49,7 +49,7 @@ class JsonlStore:
 
     @asynccontextmanager
     async def open_journal(self, root: SessionHeader, /) -> AsyncIterator[Journal]:
-        """Open the journal of a tree; ``root`` is the session of the agent at its top.
+        """Open the journal of a tree and begin in it the session of the agent at its top.
 
         Nothing touches the disk before the first checkpoint. Leaving the block closes the file; what no
         checkpoint asked for is not written.
@@ -58,6 +58,7 @@ class JsonlStore:
           The journal. Its ``location`` is the path of the file.
         """
         journal = _JsonlJournal(_File(self._folder, root, fsync=self._fsync), self._limiter)
+        journal.begin(root)
         try:
             yield journal
         finally:
@@ -158,13 +159,11 @@ class _JsonlJournal:
 
 
 def _encode(note: _Note) -> bytes:
-    if isinstance(note, SessionHeader):
-        return encode_header(note)
-    session_id, record = note
     try:
-        return encode_record(session_id, record)
+        return encode_header(note) if isinstance(note, SessionHeader) else encode_record(*note)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"record {record.seq} ({record.kind}) of session {session_id}: {error}") from error
+        what = f"the header of {note.id}" if isinstance(note, SessionHeader) else f"record {note[1].seq} of {note[0]}"
+        raise ValueError(f"{what} does not go into JSON: {error}") from error
 
 
 class _File:

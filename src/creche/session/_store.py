@@ -34,7 +34,7 @@ class Journal(Protocol):
         ...
 
     def begin(self, header: SessionHeader, /) -> None:
-        """Note a new session, the root's own too, before its first record.
+        """Note a new session of the tree, before its first record. The root's is noted when the journal opens.
 
         Contract: called once a session; synchronous, does not fail for reasons of the disk.
         """
@@ -59,7 +59,7 @@ class SessionStore(Protocol):
     """Keeps the journals of trees of agents."""
 
     def open_journal(self, root: SessionHeader, /) -> AbstractAsyncContextManager[Journal]:
-        """Open the journal of a tree; ``root`` is the session of the agent at its top.
+        """Open the journal of a tree and begin in it the session of the agent at its top.
 
         Contract: leaving the block releases it; it does not write what no checkpoint asked for.
 

@@ -1,0 +1,5 @@
+"""``python -m creche``."""
+
+from creche.cli import main
+
+main()

@@ -1,0 +1,22 @@
+"""Where the command line keeps logs: the user's state folder, never the folder that is worked on."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def state_folder() -> Path:
+    """Return the folder for session logs.
+
+    ``$CRECHE_STATE`` if set, else ``creche`` in the system's place for state: ``$XDG_STATE_HOME`` or
+    ``~/.local/state``, ``~/Library/Application Support`` on macOS, ``%LOCALAPPDATA%`` on Windows.
+    """
+    if own := os.environ.get("CRECHE_STATE"):
+        return Path(own) / "sessions"
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return base / "creche" / "sessions"

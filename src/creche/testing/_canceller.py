@@ -1,0 +1,75 @@
+"""Cancelling a program at every step it takes.
+
+A step is one stretch of one task between two checkpoints, so cancelling before step 1, 2, 3... reaches
+every point at which a cancellation can arrive.
+"""
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+import trio
+import trio.abc
+import trio.testing
+
+from creche._util import final
+
+
+@final
+class Canceller(trio.abc.Instrument):
+    """Cancels a block at its k-th task step. A context manager: the block is what is inside.
+
+    Args:
+      step: The task step before which the block is cancelled, from 1; counted over all tasks.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        """The step before which it cancels."""
+        self.steps = 0
+        """How many steps there were inside the block."""
+        self.scope = trio.CancelScope()
+        """The cancel scope of the block; ``cancelled_caught`` tells whether the cancellation came out."""
+        self._armed = False
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Count, and cancel when it is time."""
+        if self._armed:
+            self.steps += 1
+            if self.steps == self.step:
+                self.scope.cancel()
+
+    def __enter__(self) -> "Canceller":
+        self._armed = True
+        self.scope.__enter__()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        self._armed = False
+        return self.scope.__exit__(error_type, error, traceback)
+
+
+def cancel_at_every_step(program: Callable[[Canceller], Awaitable[None]], *, limit: int = 10_000) -> int:
+    """Run a program again and again, cancelled at its first, second, ... step, until it gets through.
+
+    Each run is a `trio.run` of its own on a virtual clock.
+
+    Args:
+      program: Given the canceller; does its work inside ``with canceller:`` and checks after it what must
+        hold however far it got.
+      limit: Most runs.
+
+    Returns:
+      At how many steps it was cancelled.
+
+    Raises:
+      AssertionError: It did not get through within the limit.
+    """
+    for step in range(1, limit + 1):
+        canceller = Canceller(step)
+        clock = trio.testing.MockClock(autojump_threshold=0)
+        trio.run(program, canceller, clock=clock, instruments=[canceller])
+        if canceller.steps < step:
+            return step - 1
+    raise AssertionError(f"the program takes more than {limit} steps")

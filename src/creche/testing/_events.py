@@ -1,0 +1,36 @@
+"""Hearing events in a test."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from creche.scope import Notification, Registrar
+
+E = TypeVar("E", bound=Notification)
+
+
+@contextmanager
+def record_events(registrar: Registrar, *event_types: type[E]) -> Iterator[list[E]]:
+    """Record the notifications of some classes that reach a registrar's scope, for the length of the block.
+
+    Args:
+      registrar: Where to listen: what is dispatched there or below is heard.
+      event_types: The exact classes.
+
+    Yields:
+      A list that grows as they come, in the order of dispatch.
+
+    Example:
+      What an agent and its subagents log::
+
+          with record_events(host.registrar.at(lead.scope), RecordAppended) as heard:
+              await lead.ask("Go.")
+          assert heard[0].record.kind == "inbox/accepted"
+    """
+    heard: list[E] = []
+    registrations = [registrar.on(event_type, heard.append) for event_type in event_types]
+    try:
+        yield heard
+    finally:
+        for registration in registrations:
+            registration.undo()
