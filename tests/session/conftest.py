@@ -59,11 +59,10 @@ def user(text: str, *, source: str = "user") -> UserSaid:
     return UserSaid(UserMessage(text, source=source))
 
 
-def answer(*calls: str, text: str = "", usage: Usage = Usage(1)) -> AssistantSaid:
+def answer(*calls: str, text: str = "", usage: Usage | None = None) -> AssistantSaid:
     parts = [TextPart(text)] if text else []
-    return AssistantSaid(
-        AssistantMessage([*parts, *[ToolCall(each, name="look", arguments="{}") for each in calls]]), usage=usage
-    )
+    message = AssistantMessage([*parts, *[ToolCall(each, name="look", arguments="{}") for each in calls]])
+    return AssistantSaid(message, usage=usage or Usage(1))
 
 
 def call(call_id: str) -> ToolCalled:
@@ -123,7 +122,7 @@ SAMPLES: dict[str, Fact] = {
     "subagent/end": SubagentEnded("s2", outcome="failed", text="half", diagnostic="why", usage=Usage(2)),
     "session/fork": SessionForked("s1", boundary=7),
 }
-"""One fact of each kind, with every field set to something that is not its default."""
+assert SAMPLES.keys() == KINDS.keys()
 
 # The calls c1 and c2 are open in "answered"; c1 is recorded.
 OPENINGS: dict[str, list[Fact]] = {
@@ -185,11 +184,7 @@ def state() -> Callable[[SessionLog], object]:
     return state_of
 
 
-@pytest.fixture(params=sorted(SAMPLES))
-def sample(request: pytest.FixtureRequest) -> tuple[str, Fact]:
-    """Return a kind and a fact of it, one kind a test."""
-    return request.param, SAMPLES[request.param]
-
-
-def pytest_configure() -> None:
-    assert SAMPLES.keys() == KINDS.keys()
+@pytest.fixture
+def samples() -> dict[str, Fact]:
+    """One fact of each kind, with every field set to something that is not its default."""
+    return SAMPLES

@@ -26,6 +26,8 @@ from creche.session import (
     TurnStarted,
 )
 
+CHILD = SessionHeader("s2", path="lead/child", created=0.0)
+
 # The table of legal order, written down a second time: phases in which a kind may stand, and where it leads.
 PHASES = ("idle", "turn", "step", "answered")
 LEGAL = {
@@ -50,12 +52,6 @@ LEGAL = {
     "subagent/end": ("idle turn step answered", None),
     "session/fork": ("idle", None),
 }
-# What makes a kind fit the logs of the fixture `log_at`: only the second call waits to be recorded.
-FITTING = {"tool/call": "c2", "tool/result": "c1"}
-
-
-def fact_for(kind, say, sample):
-    return {"tool/call": say.call, "tool/result": say.result}[kind](FITTING[kind]) if kind in FITTING else sample
 
 
 @pytest.fixture
@@ -76,24 +72,32 @@ def test_the_table_knows_every_kind():
     assert KINDS.keys() == LEGAL.keys()
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_kind_stands_where_the_table_says_and_nowhere_else(phase, sample, say, log_at, refused):
-    """Rule: the table decides; what it refuses leaves the log as it was and is told what would be legal."""
-    kind, fact = sample[0], fact_for(sample[0], say, sample[1])
-    where, then = LEGAL[kind]
-    if kind == "session/fork":
-        pytest.skip("a fork's own record has tests of its own")
+@pytest.mark.parametrize(("kind", "phase"), [(kind, phase) for kind in LEGAL for phase in LEGAL[kind][0].split()])
+def test_a_kind_stands_where_the_table_says(kind, phase, say, log_at, samples):
+    """Rule: the table decides where a record may stand, and which phase it leads to."""
     log = log_at("answered, nothing called" if (kind, phase) == ("step/end", "answered") else phase)
-    last = list(log.records())[-1].kind if len(log) else "the beginning"
-    if phase in where.split():
+    # The logs of `log_at` have the calls c1 and c2, of which c1 is recorded. A fork's own record is the fork's.
+    fact = {"tool/call": say.call("c2"), "tool/result": say.result("c2")}.get(kind, samples[kind])
+    if kind == "session/fork":
+        log = say.extend(say.log(), TurnStarted(), TurnEnded("completed")).fork(CHILD)
+        assert [record.kind for record in log.records()][2:] == [kind]
+    else:
         record = log.append(fact)
         assert (record.seq, record.kind, record.data) == (len(log) - 1, kind, fact)
-        assert log.phase == (then or phase)
-    else:
-        legal = ", ".join(sorted(each for each in LEGAL if phase in LEGAL[each][0].split()))
-        assert refused(log, fact) == (
-            f"{kind} cannot follow {last} in session 'lead' (phase {phase!r}); legal here: {legal}"
-        )
+    assert log.phase == (LEGAL[kind][1] or phase)
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase"), [(kind, phase) for kind in LEGAL for phase in PHASES if phase not in LEGAL[kind][0].split()]
+)
+def test_a_kind_stands_nowhere_else(kind, phase, log_at, samples, refused):
+    """Rule: what the table refuses leaves the log as it was, and is told what would be legal."""
+    log = log_at(phase)
+    last = list(log.records())[-1].kind if len(log) else "the beginning"
+    legal = ", ".join(sorted(each for each in LEGAL if phase in LEGAL[each][0].split()))
+    assert refused(log, samples[kind]) == (
+        f"{kind} cannot follow {last} in session 'lead' (phase {phase!r}); legal here: {legal}"
+    )
 
 
 def test_what_is_not_a_fact_is_refused(say, refused):
@@ -117,11 +121,10 @@ def test_records_are_numbered_without_gaps_and_know_their_turn_and_step(say):
     assert log.turn == 2
 
 
-def test_a_record_between_turns_belongs_to_none(say, sample):
-    log = say.extend(say.log(), TurnStarted(), TurnEnded("completed"))
-    if "idle" not in LEGAL[sample[0]][0] or sample[0] in {"turn/start", "session/fork"}:
-        pytest.skip("stands in turns only, or opens one")
-    record = log.append(sample[1])
+@pytest.mark.parametrize("kind", ["inbox/accepted", "inbox/dropped", "subagent/start", "subagent/end"])
+def test_a_record_between_turns_belongs_to_none(kind, say, samples):
+    log = say.extend(say.log(), TurnStarted(), StepStarted(), StepEnded(), TurnEnded("completed"))
+    record = log.append(samples[kind])
     assert (record.turn, record.step) == (0, 0)
 
 
@@ -224,14 +227,12 @@ def test_usage_is_the_sum_of_all_attempts(say, log_at):
     assert log.usage == Usage(2, input_tokens=11, output_tokens=2)
 
 
-def test_the_newest_header_and_route_are_known(log_at, sample):
+def test_the_newest_header_and_route_are_known(say, log_at, samples):
     log = log_at("step")
-    first = log.last_header, log.last_route
-    if sample[0] not in {"request/header", "request/context"}:
-        pytest.skip("neither a header nor a route")
-    log.append(sample[1])
-    assert first == (None, None)
-    assert sample[1] in (log.last_header, log.last_route)
+    assert (log.last_header, log.last_route) == (None, None)
+    say.extend(log, HeaderWritten(say.head(), reason="initial"), RouteNoted("p", model="x"))
+    say.extend(log, samples["request/header"], samples["request/context"])
+    assert (log.last_header, log.last_route) == (samples["request/header"], samples["request/context"])
 
 
 def test_a_log_shows_whose_it_is(log_at):
@@ -242,7 +243,7 @@ def test_a_log_shows_whose_it_is(log_at):
 # ---------------------------------------------------------------- who is told
 
 
-def test_appending_does_not_wait(say):
+async def test_appending_does_not_wait(say):
     """Rule: facts can be recorded while a cancellation is on its way."""
     with assert_no_checkpoints():
         say.log().append(TurnStarted())
@@ -318,9 +319,6 @@ def a_turn(say, number=1):
         *[TurnStarted(), StepStarted(), say.user(f"question {number}"), say.answer(text=f"answer {number}")],
         *[StepEnded(), TurnEnded("completed")],
     ]
-
-
-CHILD = SessionHeader("s2", path="lead/child", created=0.0)
 
 
 def test_a_fork_begins_with_the_completed_turns(say):
@@ -415,12 +413,10 @@ def test_forking_costs_the_same_at_any_length(say):
 # ---------------------------------------------------------------- replacing, as far as it is the log's
 
 
-def test_only_what_the_model_sees_can_take_a_place_in_it(sample, say, log_at, refused):
-    kind, fact = sample
-    if KINDS[kind].surface:
-        pytest.skip("is part of the history")
+@pytest.mark.parametrize("kind", sorted(kind for kind in KINDS if not KINDS[kind].surface))
+def test_only_what_the_model_sees_can_take_a_place_in_it(kind, say, samples, log_at, refused):
     log = say.extend(log_at("step"), say.user("hello"))
-    assert refused(log, fact, replace=(2, 2)) == (
+    assert refused(log, samples[kind], replace=(2, 2)) == (
         f"{kind} is not part of the history, so it cannot take a record's place in it"
     )
 

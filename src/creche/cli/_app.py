@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
 
+import importlib.metadata
 import json
 import os
 import sys
@@ -12,7 +13,6 @@ from typing import Annotated
 import cyclopts
 import trio
 
-import creche
 from creche.errors import CrecheError
 from creche.session import JsonlStore
 
@@ -24,7 +24,7 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 app = cyclopts.App(
     name="creche",
-    version=creche.__version__,
+    version=importlib.metadata.version("creche"),
     help="Many AI agents in one program. `creche demo` shows a team at work, with no key and no network.",
 )
 

@@ -24,13 +24,8 @@ from ._keys import (
     scope_chain_of as scope_chain_of,
     scope_parent_of as scope_parent_of,
 )
-from ._plugins import (
-    Mounted as Mounted,
-    Mounts as Mounts,
-    Plugin as Plugin,
-    SetupItem as SetupItem,
-    open_mounts as open_mounts,
-)
+from ._mounts import Mounts as Mounts, open_mounts as open_mounts
+from ._plugins import Mounted as Mounted, Plugin as Plugin, SetupItem as SetupItem
 from ._registrar import Registrar as Registrar, make_registrar as make_registrar
 from ._registration import Owner as Owner, Registration as Registration, place_name as place_name
 from ._registry import Registry as Registry

@@ -7,7 +7,7 @@ that nobody hears costs a look-up.
 import logging
 from collections.abc import Awaitable, Callable
 from operator import length_hint
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
@@ -65,10 +65,10 @@ def derive_reached(levels: tuple[Level, ...]) -> Reached | None:
 def _function_of(registration: Registration) -> tuple[Callable[..., Any], bool]:
     entry = registration.entry
     if isinstance(entry, Listener):
-        listener: Listener[Any] = entry
+        listener = cast("Listener[Any]", entry)
         return listener.hear, listener.here_only
     assert isinstance(entry, Wrapper), "the tables of events hold listeners and wrappers alone"
-    wrapper: Wrapper[Any] = entry
+    wrapper = cast("Wrapper[Any]", entry)
     return wrapper.wrap, wrapper.here_only
 
 
@@ -105,25 +105,24 @@ class Onion(Generic[O, R]):
 
     async def run(self, event: O, depth: int = 0) -> R:
         """Run the wrapper at one depth, and through it all that is inside."""
-        passed: Exception | None = None
+        passed: list[Exception] = []
 
         async def go_on(changed: O | None = None, /) -> R:
-            nonlocal passed
             try:
                 return await self._inside(event if changed is None else changed, type(event), depth)
             except Exception as error:
-                passed = error
+                passed.append(error)
                 raise
 
         try:
-            result = await self._heard.calls[depth](event, go_on)
+            result: R = await self._heard.calls[depth](event, go_on)
         except Exception as error:
-            if error is not passed:
+            if not any(error is each for each in passed):
                 error.add_note(f"raised by {self._whose(event, depth)}")
             raise
         finally:
-            passed = None  # else the error and the frame of its traceback keep each other alive
-        if not isinstance(result, self._result_type):
+            passed.clear()  # else an error and the frames of its traceback keep each other alive
+        if not self._fits(result):
             raise InternalError(
                 f"{self._whose(event, depth)} returned {result!r} where {_shown(self._result_type)} was expected; "
                 "return what `await next()` gives, or a value of that class"
@@ -136,11 +135,14 @@ class Onion(Generic[O, R]):
         if depth + 1 < len(self._heard.calls):
             return await self.run(event, depth + 1)
         result = await self._innermost(event)
-        if not isinstance(result, self._result_type):
+        if not self._fits(result):
             raise InternalError(
                 f"{expected.wire_name} itself gave {result!r} where {_shown(self._result_type)} was expected"
             )
         return result
+
+    def _fits(self, result: object) -> bool:
+        return isinstance(result, self._result_type)
 
     def _whose(self, event: O, depth: int) -> str:
         by = self._heard.registrations[depth]

@@ -5,7 +5,7 @@ holds one table a kind, and the class says which shape the table has: entries un
 nearest scope's wins, or entries without one, which add up.
 """
 
-from typing import Any, ClassVar, Literal, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeGuard, cast
 
 import attrs
 
@@ -13,15 +13,19 @@ from creche.errors import RegistryError
 
 from ._events import Listener, Notification, Operation, Wrapper
 
+if TYPE_CHECKING:
+    from ._registration import Registration
+    from ._registry import Registry
+
 Shape = Literal["named", "anonymous"]
 
 
 class NamedEntry(Protocol):
     """What can be registered under a name: the nearest scope wins it. `Registry.merge` reads it.
 
-    A class of entries is an attrs-frozen class with an ``entry_shape`` of its own. It may have a method
-    ``check_registration(registry, scope)``, which is called before an entry of it is registered; what that
-    raises refuses the registration.
+    A class of entries is an attrs-frozen class with an ``entry_shape`` of its own. It may have two methods
+    more. ``check_registration(registry, scope)`` is called before an entry of it is registered, and
+    ``on_registered(registry, registration)`` right after; what either raises refuses the registration.
     """
 
     entry_shape: ClassVar[Literal["named"]]
@@ -45,14 +49,24 @@ class AnonymousEntry(Protocol):
 class Service:
     """An entry: an object that others find by exact type; see `Registrar.provide`."""
 
-    name: type[object]
-    """The type it is found by."""
+    found_by: type[object]
+    """The type it is found by, and what it takes in place of a name."""
     value: object = attrs.field(kw_only=True)
     """The service."""
     entry_shape: ClassVar[Literal["named"]] = "named"
 
+    @property
+    def name(self) -> str:
+        """The type's name, for messages."""
+        return self.found_by.__qualname__
 
-Entry = NamedEntry | AnonymousEntry | Service
+    def on_registered(self, registry: "Registry", registration: "Registration") -> None:
+        """Tell the plugins that it came, and see to it that they go before it does."""
+        registration.before_undo = registry.service_leaving
+        registry.service_added()
+
+
+Entry = NamedEntry | AnonymousEntry
 """What a registrar adds."""
 
 
@@ -64,14 +78,15 @@ def is_entry(item: object) -> TypeGuard[Entry]:
 def kind_of(entry: Entry) -> type[object]:
     """Return the kind of an entry, which is the key of its table."""
     if isinstance(entry, (Listener, Wrapper)):
-        hearing: Listener[Any] | Wrapper[Any] = entry
-        return hearing.event_type
+        return cast("type[object]", cast("Listener[Any]", entry).event_type)
     return type(entry)
 
 
 def name_of(entry: Entry) -> object:
-    """Return the name that an entry takes, or ``None`` for an anonymous one."""
-    return None if entry.entry_shape == "anonymous" else entry.name
+    """Return what an entry takes in its table: a name, for a service its type, ``None`` if it is anonymous."""
+    if isinstance(entry, Service):
+        return entry.found_by
+    return cast("NamedEntry", entry).name if entry.entry_shape == "named" else None
 
 
 def shape_of(kind: type[object]) -> Shape:

@@ -6,9 +6,7 @@ outermost, and the value that comes back counts. Both are dispatched by exact cl
 reach the listeners visible from that key: hearing is the same look-up as seeing.
 """
 
-import functools
 import inspect
-import operator
 import types
 import typing
 from collections.abc import Awaitable, Callable
@@ -64,12 +62,12 @@ class Next(Protocol[R]):
         ...
 
 
-def _check_notification(_entry: object, _attribute: object, event_type: type[object]) -> None:
+def _check_notification(_entry: object, _attribute: object, event_type: Any) -> None:
     if not _is_kind_of(event_type, Notification):
         raise RegistryError(f"{event_type!r} is not a class of Notification; around an Operation stands a wrapper")
 
 
-def _check_synchronous(entry: "Listener[Any]", _attribute: object, hear: Callable[..., object]) -> None:
+def _check_synchronous(entry: "Listener[Any]", _attribute: object, hear: Any) -> None:
     if inspect.iscoroutinefunction(hear):
         raise RegistryError(
             f"the listener {hear!r} of {entry.event_type.__qualname__} is async, and listeners are synchronous; "
@@ -77,7 +75,7 @@ def _check_synchronous(entry: "Listener[Any]", _attribute: object, hear: Callabl
         )
 
 
-def _check_operation(_entry: object, _attribute: object, event_type: type[Operation[object]]) -> None:
+def _check_operation(_entry: object, _attribute: object, event_type: Any) -> None:
     if not _is_kind_of(event_type, Operation):
         raise RegistryError(f"{event_type!r} is not a class of Operation; a Notification is heard by a listener")
     result_type_of(event_type)
@@ -157,7 +155,10 @@ def _declared_result(operation: type[Operation[object]]) -> object:
 def _checkable(declared: object) -> type | types.UnionType:
     origin = get_origin(declared)
     if origin is types.UnionType or origin is typing.Union:
-        return functools.reduce(operator.or_, [_checkable(each) for each in get_args(declared)])
+        checkable, *others = [_checkable(each) for each in get_args(declared)]
+        for each in others:
+            checkable = checkable | each
+        return checkable
     candidate = origin or declared
     try:
         isinstance(None, candidate)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the question is whether it may

@@ -7,6 +7,7 @@ comparison of numbers, or of the tables of one chain, that it is still right (`_
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from creche.errors import DuplicateNameError
 
@@ -83,7 +84,7 @@ class Layer:
     def __init__(self, scope: ScopeKey | None) -> None:
         self.scope = scope
         self.tables: dict[type[object], Table] = {}
-        self.kept: dict[object, object] = {}
+        self.kept: dict[object, Any] = {}
 
 
 class KindCount:

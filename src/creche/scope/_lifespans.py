@@ -8,6 +8,7 @@ case, and without delay when there is none to be had.
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from typing import cast
 
 import trio
 
@@ -81,5 +82,5 @@ def _split(error: BaseException) -> tuple[Exception | None, BaseException | None
     if isinstance(error, Exception):
         return error, None
     if isinstance(error, BaseExceptionGroup):
-        return error.split(Exception)
+        return cast("BaseExceptionGroup[BaseException]", error).split(Exception)
     return None, error

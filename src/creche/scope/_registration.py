@@ -65,7 +65,7 @@ class Registration(metaclass=NoPublicConstructor):
     As a context manager it takes the entry back when the block ends.
     """
 
-    __slots__ = ("_layers", "before_undo", "entry", "kind", "name", "owner", "place", "scope")
+    __slots__ = ("_layers", "after_undo", "before_undo", "entry", "kind", "name", "owner", "place", "scope")
 
     def __init__(
         self,
@@ -93,6 +93,8 @@ class Registration(metaclass=NoPublicConstructor):
         """Its place in the order of registration over the whole registry."""
         self.before_undo: Callable[[Registration], None] | None = None
         """Called once, synchronously, just before the entry goes; what depends on it goes first."""
+        self.after_undo: Callable[[Registration], None] | None = None
+        """Called once, synchronously, when the entry is gone; who is to know is told."""
 
     def undo(self) -> None:
         """Take the entry back. Synchronous; a second call does nothing, whatever holds the name by then.
@@ -107,6 +109,8 @@ class Registration(metaclass=NoPublicConstructor):
             finally:
                 self.owner._registrations.pop(self, None)
                 layers.remove(self)
+                if self.after_undo is not None:
+                    self.after_undo(self)
 
     def __enter__(self) -> Self:
         return self

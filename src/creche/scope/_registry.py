@@ -221,6 +221,16 @@ class Registry:
         """Return the registration behind `find`, or ``None``."""
         return self.read(SERVICES, scope).get(service)
 
+    def service_added(self) -> None:
+        """Tell the plugins that wait for a service that one came. Synchronous."""
+        if self._watcher is not None:
+            self._watcher.service_added()
+
+    def service_leaving(self, registration: Registration) -> None:
+        """Have the plugins that were set up with a service taken down before it goes. Synchronous."""
+        if self._watcher is not None:
+            self._watcher.service_leaving(registration)
+
     # ---------------------------------------------------------------- writing, for `Registrar` and those who own scopes
 
     def insert(self, entry: Entry, scope: ScopeKey | None, owner: Owner) -> Registration:
@@ -242,10 +252,13 @@ class Registry:
         self._layers.insert(registration)
         self._places += 1
         owner._registrations[registration] = None
-        if registration.kind is Service:
-            registration.before_undo = self._service_leaving
-            if self._watcher is not None:
-                self._watcher.service_added()
+        tell: Callable[[Registry, Registration], object] | None = getattr(entry, "on_registered", None)
+        if tell is not None:
+            try:
+                tell(self, registration)
+            except BaseException:
+                registration.undo()
+                raise
         return registration
 
     def check_scope_open(self, scope: ScopeKey | None, who: str) -> None:
@@ -270,10 +283,6 @@ class Registry:
         if layer is not None:
             standing = [each for table in layer.tables.values() for each in table]
             raise_together(undo_all(sorted(standing, key=lambda registration: registration.place)))
-
-    def _service_leaving(self, registration: Registration) -> None:
-        if self._watcher is not None:
-            self._watcher.service_leaving(registration)
 
     def _reader_of(self, event_type: type[object]) -> Reader[Reached | None]:
         reader = self._reached.get(event_type)

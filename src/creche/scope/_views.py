@@ -13,7 +13,7 @@ sharing at once.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 
@@ -77,15 +77,13 @@ class Reader(Generic[T]):
         layer = self._anchor(scope)
         count = self._count
         stamp = links.moved + (count.version if count is not None else sum([each.version for each in self._counts]))
-        kept: _Kept[Any] | None = layer.kept.get(self)
+        kept: _Kept[T] | None = layer.kept.get(self)
         if kept is not None:
             if kept.stamp == stamp:
-                value: T = kept.value
-                return value
+                return kept.value
             if kept.tables == self._tables(layer):
                 kept.stamp = stamp
-                value = kept.value
-                return value
+                return kept.value
         value = self._derivation.derive(self._levels(layer))
         layer.kept[self] = _Kept(value, self._tables(layer), stamp)
         return value
