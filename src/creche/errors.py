@@ -7,7 +7,41 @@ own `trio.Cancelled`; `TurnCancelled` is what a *waiter* gets when somebody else
 A message says what is wrong, where, what is known, and what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+
+__all__ = [
+    "AgentClosedError",
+    "AgentError",
+    "AuthorityError",
+    "CodeError",
+    "ConfigError",
+    "ContextOverflowError",
+    "CorruptLogError",
+    "CrecheError",
+    "DuplicateNameError",
+    "IllegalRecordError",
+    "InternalError",
+    "InvalidArgumentsError",
+    "LimitReachedError",
+    "ModelError",
+    "NotRegisteredError",
+    "PluginError",
+    "PromptError",
+    "RegistryError",
+    "ScopeBoundError",
+    "ScopeClosedError",
+    "ScopeCycleError",
+    "ScopeError",
+    "ScriptExhaustedError",
+    "SessionError",
+    "StoreError",
+    "ToolError",
+    "ToolFailed",
+    "ToolRetry",
+    "TurnCancelled",
+    "TurnRefused",
+    "UnsupportedCapabilityError",
+]
 
 
 class InternalError(Exception):
@@ -60,9 +94,9 @@ class ConfigError(CrecheError):
       problems: Pairs of a path and a sentence, all of them at once.
     """
 
-    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(f"{path}: {sentence}" if path else sentence for path, sentence in self.problems))
+    def __init__(self, problems: Iterable[tuple[str, str]]) -> None:
+        self.problems: tuple[tuple[str, str], ...] = tuple(problems)
+        super().__init__(_sentences(self.problems))
 
 
 class PromptError(CrecheError):
@@ -157,9 +191,9 @@ class InvalidArgumentsError(ToolError):
       problems: Pairs of a path (``"items[2].count"``; ``""`` for the whole) and a sentence, all of them at once.
     """
 
-    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(f"{path}: {sentence}" if path else sentence for path, sentence in self.problems))
+    def __init__(self, problems: Iterable[tuple[str, str]]) -> None:
+        self.problems: tuple[tuple[str, str], ...] = tuple(problems)
+        super().__init__(_sentences(self.problems))
 
 
 # ---------------------------------------------------------------- agents
@@ -231,3 +265,7 @@ class CodeError(CrecheError):
     def __init__(self, message: str, *, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+def _sentences(problems: Iterable[tuple[str, str]]) -> str:
+    return "; ".join([f"{path}: {sentence}" if path else sentence for path, sentence in problems])

@@ -4,16 +4,42 @@ Rule 1: a message is encoded once, into one JSON line with its keys in a fixed o
 encoding (`encoded`). Canonical bytes and wire forms are made of it, so a step costs what is new in it.
 Rule 2: the arguments of a tool call are kept as the JSON text the model wrote, never parsed and written
 again.
-Rule 3: text is valid Unicode from the start: a lone surrogate becomes U+FFFD when the value is made.
+Rule 3: every text that is encoded is valid Unicode from the start: a lone surrogate becomes U+FFFD when the
+value is made.
 """
 
 import functools
+import json
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, assert_never
 
 import attrs
 
-from creche._util import canonical_json, clean_text, publish
+from creche._util import canonical_json, clean_text
+
+__all__ = [
+    "AssistantMessage",
+    "AssistantPart",
+    "DeveloperMessage",
+    "ImagePart",
+    "Message",
+    "Part",
+    "ReasoningPart",
+    "SystemMessage",
+    "TextPart",
+    "ToolCall",
+    "ToolMessage",
+    "ToolSchema",
+    "UserMessage",
+]
+
+
+def _clean_optional(text: str | None) -> str | None:
+    return None if text is None else clean_text(text)
+
+
+def _clean_all(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple([clean_text(text) for text in texts])
 
 
 @attrs.frozen
@@ -31,7 +57,7 @@ class ReasoningPart:
 
     text: str = attrs.field(converter=clean_text)
     """The reasoning, as far as the provider shows it."""
-    signature: str | None = attrs.field(default=None, kw_only=True)
+    signature: str | None = attrs.field(default=None, converter=_clean_optional, kw_only=True)
     """Provider-private state that some providers need back, unchanged."""
     type: ClassVar[str] = "reasoning"
 
@@ -40,9 +66,9 @@ class ReasoningPart:
 class ImagePart:
     """An image."""
 
-    data: str = attrs.field(repr=False)
+    data: str = attrs.field(converter=clean_text, repr=False)
     """The bytes of the file in base64."""
-    media_type: str = attrs.field(kw_only=True)
+    media_type: str = attrs.field(converter=clean_text, kw_only=True)
     """Such as ``"image/png"``."""
     type: ClassVar[str] = "image"
 
@@ -51,9 +77,9 @@ class ImagePart:
 class ToolCall:
     """A call of a tool, requested by a model."""
 
-    id: str
-    """Unique within one session; the result carries it too."""
-    name: str = attrs.field(kw_only=True)
+    id: str = attrs.field(converter=clean_text)
+    """Unique within one answer, and as a provider gives it within one session; the result carries it too."""
+    name: str = attrs.field(converter=clean_text, kw_only=True)
     """Name of the tool."""
     arguments: str = attrs.field(converter=clean_text, kw_only=True)
     """The arguments as the JSON text the model wrote."""
@@ -67,23 +93,52 @@ AssistantPart = TextPart | ReasoningPart | ToolCall
 
 
 def _parts(content: str | Iterable[Part]) -> tuple[Part, ...]:
-    return (TextPart(content),) if isinstance(content, str) else tuple(content)
+    if isinstance(content, str):
+        return (TextPart(content),)
+    parts = tuple(content)
+    for part in parts:
+        _check_part(part)
+    return parts
+
+
+def _check_part(part: object) -> None:
+    if not isinstance(part, (TextPart, ImagePart)):
+        raise TypeError(f"{part!r} is no part of a message; give one text, or TextPart and ImagePart values")
+
+
+def _assistant_parts(parts: Iterable[AssistantPart]) -> tuple[AssistantPart, ...]:
+    return tuple(parts)
 
 
 def _text_of(parts: Iterable[object]) -> str:
     return "".join([part.text for part in parts if isinstance(part, TextPart)])
 
 
-def _encode_part(part: Part | AssistantPart) -> dict[str, object]:
+# The encodings are written by hand: the bytes are those of `canonical_json`, in a third of the time.
+
+
+def _encode_parts(parts: Iterable[Part | AssistantPart]) -> str:
+    return f"[{','.join([_encode_part(part) for part in parts])}]"
+
+
+def _encode_part(part: Part | AssistantPart) -> str:
     match part:
         case TextPart():
-            return {"type": "text", "text": part.text}
+            return f'{{"type":"text","text":{canonical_json(part.text)}}}'
         case ReasoningPart():
-            return {"type": "reasoning", "text": part.text, "signature": part.signature}
+            signature = "null" if part.signature is None else canonical_json(part.signature)
+            return f'{{"type":"reasoning","text":{canonical_json(part.text)},"signature":{signature}}}'
         case ImagePart():
-            return {"type": "image", "media_type": part.media_type, "data": part.data}
+            return (
+                f'{{"type":"image","media_type":{canonical_json(part.media_type)},"data":{canonical_json(part.data)}}}'
+            )
         case ToolCall():
-            return {"type": "tool-call", "id": part.id, "name": part.name, "arguments": part.arguments}
+            return (
+                f'{{"type":"tool-call","id":{canonical_json(part.id)},"name":{canonical_json(part.name)},'
+                f'"arguments":{canonical_json(part.arguments)}}}'
+            )
+        case _:
+            assert_never(part)
 
 
 @attrs.frozen
@@ -97,7 +152,7 @@ class SystemMessage:
     @functools.cached_property
     def encoded(self) -> str:
         """One JSON line, encoded once."""
-        return canonical_json({"role": "system", "text": self.text})
+        return f'{{"role":"system","text":{canonical_json(self.text)}}}'
 
 
 @attrs.frozen
@@ -123,14 +178,14 @@ class UserMessage:
     @functools.cached_property
     def encoded(self) -> str:
         """One JSON line, encoded once."""
-        return canonical_json({"role": "user", "content": [_encode_part(part) for part in self.parts]})
+        return f'{{"role":"user","content":{_encode_parts(self.parts)}}}'
 
 
 @attrs.frozen
 class AssistantMessage:
     """What a model answered."""
 
-    parts: tuple[AssistantPart, ...] = attrs.field(converter=tuple)
+    parts: tuple[AssistantPart, ...] = attrs.field(converter=_assistant_parts)
     """Text, reasoning and tool calls in the order in which they came."""
     role: ClassVar[str] = "assistant"
 
@@ -147,16 +202,16 @@ class AssistantMessage:
     @functools.cached_property
     def encoded(self) -> str:
         """One JSON line, encoded once."""
-        return canonical_json({"role": "assistant", "content": [_encode_part(part) for part in self.parts]})
+        return f'{{"role":"assistant","content":{_encode_parts(self.parts)}}}'
 
 
 @attrs.frozen
 class ToolMessage:
     """The result of one tool call, as the model sees it."""
 
-    call_id: str
+    call_id: str = attrs.field(converter=clean_text)
     """Id of the call it answers."""
-    name: str = attrs.field(kw_only=True)
+    name: str = attrs.field(converter=clean_text, kw_only=True)
     """Name of the tool."""
     parts: tuple[Part, ...] = attrs.field(converter=_parts, kw_only=True)
     """What came back."""
@@ -172,14 +227,9 @@ class ToolMessage:
     @functools.cached_property
     def encoded(self) -> str:
         """One JSON line, encoded once."""
-        return canonical_json(
-            {
-                "role": "tool",
-                "call_id": self.call_id,
-                "name": self.name,
-                "is_error": self.is_error,
-                "content": [_encode_part(part) for part in self.parts],
-            }
+        return (
+            f'{{"role":"tool","call_id":{canonical_json(self.call_id)},"name":{canonical_json(self.name)},'
+            f'"is_error":{"true" if self.is_error else "false"},"content":{_encode_parts(self.parts)}}}'
         )
 
 
@@ -190,9 +240,9 @@ class DeveloperMessage:
     Only models that declare ``tool_update`` get it; adapters of others leave it out.
     """
 
-    additions: tuple[str, ...] = ()
+    additions: tuple[str, ...] = attrs.field(default=(), converter=_clean_all)
     """Names of tools that are new since the last request."""
-    removals: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    removals: tuple[str, ...] = attrs.field(default=(), converter=_clean_all, kw_only=True)
     """Names of tools that are gone."""
     role: ClassVar[str] = "developer"
 
@@ -207,7 +257,18 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage | Develop
 
 
 def _schema_text(parameters: str | Mapping[str, object]) -> str:
-    return parameters if isinstance(parameters, str) else canonical_json(parameters)
+    # A text is written anew: with a line break in it, it would not be one line of canonical bytes.
+    try:
+        text = canonical_json(json.loads(parameters) if isinstance(parameters, str) else dict(parameters))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{_shown(parameters)} is not a JSON Schema: {error}") from error
+    if not text.startswith("{"):
+        raise ValueError(f"{_shown(parameters)} is not the JSON Schema of an object")
+    return clean_text(text)
+
+
+def _shown(parameters: object) -> str:
+    return f"{parameters!r:.200}"
 
 
 @attrs.frozen
@@ -218,14 +279,17 @@ class ToolSchema:
       name: The name it calls.
       description: What the tool does and when to use it.
       parameters: A JSON Schema of an object, as a mapping or as JSON text.
+
+    Raises:
+      ValueError: The parameters are not a JSON object.
     """
 
-    name: str
+    name: str = attrs.field(converter=clean_text)
     """The name it calls."""
-    description: str = attrs.field(kw_only=True)
+    description: str = attrs.field(converter=clean_text, kw_only=True)
     """What the tool does and when to use it."""
     parameters: str = attrs.field(converter=_schema_text, kw_only=True, repr=False)
-    """The JSON Schema of the arguments, as JSON text, so that it is immutable and always the same bytes."""
+    """The JSON Schema of the arguments, as canonical JSON text: immutable, and always the same bytes."""
 
     @functools.cached_property
     def encoded(self) -> str:
@@ -234,22 +298,3 @@ class ToolSchema:
             f'{{"name":{canonical_json(self.name)},"description":{canonical_json(self.description)},'
             f'"parameters":{self.parameters}}}'
         )
-
-
-__all__ = [
-    "AssistantMessage",
-    "AssistantPart",
-    "DeveloperMessage",
-    "ImagePart",
-    "Message",
-    "Part",
-    "ReasoningPart",
-    "SystemMessage",
-    "TextPart",
-    "ToolCall",
-    "ToolMessage",
-    "ToolSchema",
-    "UserMessage",
-]
-
-publish(globals(), __name__)

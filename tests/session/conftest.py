@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from creche.errors import IllegalRecordError
 from creche.messages import (
     AssistantMessage,
     DeveloperMessage,
@@ -182,6 +183,20 @@ def log_at() -> Callable[[str], SessionLog]:
 @pytest.fixture
 def state() -> Callable[[SessionLog], object]:
     return state_of
+
+
+@pytest.fixture
+def refused() -> Callable[..., str]:
+    """Append what must be refused and return the message; the log must be what it was."""
+
+    def refuse(log: SessionLog, fact: Fact, **options: tuple[int, int]) -> str:
+        before = state_of(log)
+        with pytest.raises(IllegalRecordError) as caught:
+            log.append(fact, **options)
+        assert state_of(log) == before
+        return str(caught.value)
+
+    return refuse
 
 
 @pytest.fixture

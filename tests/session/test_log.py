@@ -54,20 +54,6 @@ LEGAL = {
 }
 
 
-@pytest.fixture
-def refused(state):
-    """Append what must be refused and return the message; the log must be what it was."""
-
-    def refuse(log, fact, **options):
-        before = state(log)
-        with pytest.raises(IllegalRecordError) as caught:
-            log.append(fact, **options)
-        assert state(log) == before
-        return str(caught.value)
-
-    return refuse
-
-
 def test_the_table_knows_every_kind():
     assert KINDS.keys() == LEGAL.keys()
 

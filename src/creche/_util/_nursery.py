@@ -7,6 +7,7 @@ a bug, and says so.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import trio
 
@@ -30,7 +31,7 @@ async def open_hidden_nursery(what: str) -> AsyncIterator[trio.Nursery]:
     body_error: BaseException | None = None
     to_raise: BaseException
     try:
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery(strict_exception_groups=True) as nursery:
             try:
                 yield nursery
             except BaseException as error:
@@ -44,7 +45,7 @@ async def open_hidden_nursery(what: str) -> AsyncIterator[trio.Nursery]:
         interrupts = [leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt | SystemExit)]
         if interrupts:
             to_raise = interrupts[0]
-        elif body_error is not None and leaves in ([], list(_leaves(body_error))):
+        elif body_error is not None and _all_in(leaves, _leaves(body_error)):
             to_raise = body_error
         elif not leaves:
             to_raise = group
@@ -57,5 +58,10 @@ async def open_hidden_nursery(what: str) -> AsyncIterator[trio.Nursery]:
 
 def _leaves(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return [leaf for each in group.exceptions for leaf in _leaves(each)]
     return [error]
+
+
+def _all_in(errors: list[BaseException], others: list[BaseException]) -> bool:
+    return all(any(error is other for other in others) for error in errors)

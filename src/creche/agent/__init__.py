@@ -1,10 +1,11 @@
 """Agents: the handle, the inbox, the loop that runs turns, and the request each step makes.
 
-An agent reaches its host only through the `Composer` protocol, which the host implements."""
+An agent reaches its host only through the `Composer` protocol, which the host implements.
+"""
 
 from creche._util import publish
 
-from ._agent import Agent as Agent, Said as Said
+from ._agent import Agent as Agent
 from ._budget import DEFAULT_DEPTH as DEFAULT_DEPTH, Budget as Budget, DepthLimit as DepthLimit
 from ._composer import Composer as Composer
 from ._events import (
@@ -16,18 +17,19 @@ from ._events import (
     Reject as Reject,
     TurnStopping as TurnStopping,
 )
-from ._inbox import Delivery as Delivery
+from ._inbox import Delivery as Delivery, Said as Said
 from ._spec import AgentSpec as AgentSpec, Reply as Reply, expand_setup as expand_setup
-from ._stream import ReplyStream as ReplyStream, StreamRestarted as StreamRestarted, Watch as Watch
+from ._stream import ReplyStream as ReplyStream, StreamRestarted as StreamRestarted
 from ._turn import run_turn as run_turn
+from ._watch import Watch as Watch
 
 __all__ = [
+    "DEFAULT_DEPTH",
     "Agent",
     "AgentSpec",
     "Budget",
     "BuildRequest",
     "Composer",
-    "DEFAULT_DEPTH",
     "Delivery",
     "DeltaStreamed",
     "DepthLimit",

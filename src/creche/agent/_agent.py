@@ -1,137 +1,88 @@
-"""The handle of an agent."""
+"""The handle of an agent: what it is, what can be said to it, and what its loop and its composer use."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-import outcome
+import attrs
 import trio
 
 from creche._util import NoPublicConstructor, final
-from creche.errors import AgentClosedError, AgentError, TurnCancelled, UnsupportedCapabilityError
-from creche.messages import Part, UserMessage
+from creche.errors import AgentError, TurnCancelled, UnsupportedCapabilityError
 from creche.models import ModelOptions, Route, Settings, Usage
 from creche.scope import Registry, ScopeKey
-from creche.session import Journal, Lane, Record, RecordAppended, SessionLog
+from creche.session import Journal, Record, RecordAppended, SessionLog
 
+from ._asking import Asking, turns_above
 from ._budget import DepthLimit
 from ._composer import Composer
-from ._inbox import Delivery, Inbox
+from ._inbox import Delivery, Inbox, Said
 from ._spec import AgentSpec, Reply
-from ._stream import WATCH_CAPACITY, ReplyStream, Watch
-from ._turn import Turn, run_turn, turns_above
-
-Said = str | UserMessage | Iterable[Part]
-"""What can be said to an agent: a text, parts, or a whole message."""
+from ._stream import ReplyStream
+from ._turn import NO_USAGE, Turn, run_turn
+from ._watch import WATCH_CAPACITY, Watch, tell_watches
 
 
 @final
+@attrs.define(eq=False, kw_only=True)
 class Agent(metaclass=NoPublicConstructor):
     """Something with a scope, a session, an inbox and a loop. Opened by a host, ends with its block.
 
-    `send`, `steer`, `inject` and `cancel` are synchronous and take effect at the agent's next checkpoint.
+    `send`, `steer`, `inject` and `cancel` are synchronous: what they do is in the log when they return, and has no
+    effect before the next checkpoint. So what is sent and cancelled without one between them never starts a turn.
+    A listener of records cannot call them while it hears one: the log refuses, and nothing has happened.
     """
 
-    __slots__ = (
-        "_children",
-        "_closed",
-        "_idle",
-        "_stop",
-        "_turn",
-        "_wake",
-        "_watches",
-        "child_counts",
-        "composer",
-        "depth",
-        "end_cause",
-        "generation",
-        "grants",
-        "has_asked",
-        "inbox",
-        "journal",
-        "limit",
-        "name",
-        "parent",
-        "path",
-        "preset",
-        "registry",
-        "route",
-        "scope",
-        "session",
-        "settings",
-        "spec",
-        "tool_counts",
-        "tree_usage",
-    )
+    spec: AgentSpec = attrs.field(kw_only=False)
+    """What it was made from."""
+    path: str
+    """Such as ``"lead/research-1"``; the same from run to run."""
+    scope: ScopeKey
+    """Its own scope: what is registered here, this agent and those below it see."""
+    session: SessionLog
+    """Its log."""
+    registry: Registry
+    """The shared registry."""
+    composer: Composer
+    """What makes its subagents."""
+    journal: Journal
+    """Where the logs of its tree are written."""
+    route: Route
+    """The adapter and model it asks."""
+    settings: Settings
+    """What its requests propose."""
+    parent: "Agent | None"
+    """The agent that started it."""
+    preset: str | None
+    """The preset it is composed under."""
+    limit: DepthLimit
+    """How deep its tree may go."""
+    grants: tuple[str, ...] = ()
+    """Tools it sees and the agent that started it does not, by grant of its preset."""
+    child_counts: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    """How many children were named after each provider."""
+    depth: int = attrs.field(init=False)
+    """How many agents are above it."""
 
-    def __init__(
-        self,
-        spec: AgentSpec,
-        *,
-        path: str,
-        scope: ScopeKey,
-        session: SessionLog,
-        registry: Registry,
-        composer: Composer,
-        journal: Journal,
-        route: Route,
-        settings: Settings,
-        parent: "Agent | None",
-        preset: str | None,
-        limit: DepthLimit,
-        grants: tuple[str, ...] = (),
-    ) -> None:
-        self.spec = spec
-        """What it was made from."""
-        self.name = spec.name
-        """The last segment of its path."""
-        self.path = path
-        """Such as ``"lead/research-1"``; the same from run to run."""
-        self.scope = scope
-        """Its own scope: what is registered here, this agent and those below it see."""
-        self.session = session
-        """Its log."""
-        self.registry = registry
-        """The shared registry."""
-        self.composer = composer
-        """What makes its subagents."""
-        self.journal = journal
-        """Where the logs of its tree are written."""
-        self.route = route
-        """The adapter and model it asks."""
-        self.settings = settings
-        """What its requests propose."""
-        self.parent = parent
-        """The agent that started it."""
-        self.preset = preset
-        """The preset it is composed under."""
-        self.depth = 0 if parent is None else parent.depth + 1
-        """How many agents are above it."""
-        self.limit = limit
-        """How deep its tree may go."""
-        self.grants = grants
-        """Tools it sees and the agent that started it does not, by grant of its preset."""
-        self.inbox = Inbox(session)
-        """What it has accepted and not yet claimed."""
-        self.generation = session.generation
-        """The surface's generation at its last request."""
-        self.has_asked = False
-        """Whether it has made a request since it was opened."""
-        self.tool_counts: dict[str, int] = {}
-        """How often it has called each tool."""
-        self.child_counts: dict[str, int] = {}
-        """How many children were named after each provider."""
-        self.tree_usage = Usage()
-        """What the agents below it cost."""
-        self.end_cause = "closed" if parent is None else "parent"
-        """The cause of a turn that ends because its surroundings were cancelled."""
-        self._turn: Turn | None = None
-        self._wake: trio.Event | None = None
-        self._idle: trio.Event | None = None
-        self._closed = False
-        self._stop: trio.CancelScope | None = None
-        self._watches: list[tuple[Watch, bool]] | None = None
-        self._children: dict[str, Agent] | None = None
-        session.attach(publish=self._publish, write=journal.write)
+    _inbox: Inbox = attrs.field(init=False)
+    _turn: Turn | None = attrs.field(default=None, init=False)
+    # What its last request left: the surface's generation, and whether there was one in this run of the loop.
+    _generation: int = attrs.field(init=False)
+    _has_asked: bool = attrs.field(default=False, init=False)
+    _tool_counts: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    _children: "dict[str, Agent] | None" = attrs.field(default=None, init=False)
+    # The turn of its parent in which it was started, and what those below it cost that have ended.
+    _started_in: Turn | None = attrs.field(default=None, init=False)
+    _tree_usage: Usage = attrs.field(default=NO_USAGE, init=False)
+    _watches: tuple[Watch, ...] = attrs.field(default=(), init=False)
+    _stop: trio.CancelScope | None = attrs.field(default=None, init=False)
+    _is_over: bool = attrs.field(default=False, init=False)
+    _changed: trio.Event | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.depth = 0 if self.parent is None else self.parent.depth + 1
+        self._inbox = Inbox(self)
+        self._generation = self.session.generation
+        self.session.attach(publish=self._publish, write=self.journal.write)
 
     # ---------------------------------------------------------------- what it is
 
@@ -139,6 +90,11 @@ class Agent(metaclass=NoPublicConstructor):
     def id(self) -> str:
         """Its id, which is its session's."""
         return self.session.id
+
+    @property
+    def name(self) -> str:
+        """The last segment of its path."""
+        return self.spec.name
 
     @property
     def options(self) -> ModelOptions:
@@ -153,7 +109,7 @@ class Agent(metaclass=NoPublicConstructor):
     @property
     def children(self) -> tuple["Agent", ...]:
         """The live agents that it started."""
-        return tuple(self._children.values()) if self._children else ()
+        return () if self._children is None else tuple(self._children.values())
 
     @property
     def is_busy(self) -> bool:
@@ -163,33 +119,47 @@ class Agent(metaclass=NoPublicConstructor):
     @property
     def is_closed(self) -> bool:
         """Whether it takes nothing more."""
-        return self._closed
+        return self._inbox.closed
 
     @property
     def usage(self) -> Usage:
-        """What it and everything below it cost so far."""
-        return self.session.usage + self.tree_usage
+        """What it and everything below it cost so far, in this run of its loop."""
+        total = self.session.usage + self._tree_usage
+        for child in self.children:
+            total += child.usage
+        return total
 
     # ---------------------------------------------------------------- saying something to it
 
     def send(self, message: Said, *, source: str = "user") -> Delivery:
         """Say something that gets a turn of its own. Synchronous: it is in the log on return.
 
+        Args:
+          message: What to say.
+          source: Who says it; a `UserMessage` has its own.
+
         Returns:
           The message on its way; ``await delivery.reply()`` gives the answer.
 
         Raises:
           AgentClosedError: It does not run any more.
+          AgentError: There is nothing in the message that a model could be given.
         """
-        return self._accept(message, "next-turn", source, wakes=True)
+        return self._inbox.accept(message, "next-turn", source, wakes=True)
 
     def steer(self, message: Said, *, source: str = "user") -> Delivery:
-        """Say something that joins the next step of the open turn; starts a turn if none is open. Synchronous."""
-        return self._accept(message, "next-step", source, wakes=True)
+        """Say something that joins the next step of the open turn, and gives it one more if there would be none.
+
+        Starts a turn if none is open. Otherwise as `send`; its reply is that of the turn it joins.
+        """
+        return self._inbox.accept(message, "next-step", source, wakes=True)
 
     def inject(self, message: Said, *, source: str = "user") -> Delivery:
-        """Leave a note that joins the next request whenever that is; it never starts a turn. Synchronous."""
-        return self._accept(message, "next-step", source, wakes=False)
+        """Leave a note that joins the next request, whenever that is; it never starts a turn.
+
+        In an open turn it joins the next step, like what `steer` says. Otherwise as `send`.
+        """
+        return self._inbox.accept(message, "next-step", source, wakes=False)
 
     async def ask(self, message: Said, *, output: type[object] | None = None) -> Reply:
         """Say something and wait for the reply.
@@ -203,82 +173,80 @@ class Agent(metaclass=NoPublicConstructor):
 
         Raises:
           ModelError: The model failed, and retries did not help.
-          TurnCancelled: Somebody else cancelled the turn.
+          TurnCancelled: Somebody else cancelled the turn, or dropped the message.
           TurnRefused: A wrapper refused the step.
           LimitReachedError: A budget stopped it.
           PromptError: The prompt could not be assembled.
-          InternalError: A bug; the agent lives.
+          StoreError: The log could not be made durable, so no request was made.
+          InternalError: A bug, its cause; the agent lives.
           AgentClosedError: It does not run any more.
-          AgentError: It was asked from within its own turn, which would wait for itself.
+          AgentError: It was asked from within its own turn, or by an agent that it waits for; either would wait
+            for itself.
         """
         if output is not None:
             raise UnsupportedCapabilityError("ask(output=...) is not offered by this version of creche; ask for text")
-        self._refuse_itself()
-        delivery = self.send(message)
-        try:
-            return await delivery.reply()
-        except BaseException:
-            await self._give_up(delivery)
-            raise
+        async with Asking(self, message) as delivery:
+            await delivery._wait()
+        return delivery.peek()
 
     @asynccontextmanager
     async def stream(self, message: Said) -> AsyncIterator[ReplyStream]:
         """Say something and read the answer as it comes.
 
-        Leaving the block before the end cancels the turn, or withdraws the message, like `ask`.
+        Leaving the block before the end withdraws the message or cancels its turn, like cancelling `ask`.
 
         Yields:
           The deltas; when the iterator has ended, ``.reply`` is the whole.
+
+        Raises:
+          AgentClosedError: It does not run any more.
+          AgentError: As `ask`. What else `ask` raises, the iterator does.
         """
-        self._refuse_itself()
-        stream = ReplyStream._create()
-        delivery = self.send(message)
-        stream.follow(delivery)
-        try:
-            yield stream
-        finally:
-            await self._give_up(delivery)
+        async with Asking(self, message) as delivery:
+            yield ReplyStream._create(delivery)
 
     def cancel(self, cause: str = "user", *, keep_inbox: bool = False) -> None:
-        """Cancel the open turn and drop what is accepted and not claimed. Synchronous; the first cause counts.
+        """Cancel the open turn and drop what is accepted and not claimed. Synchronous; a turn's first cause counts.
+
+        Who waits gets `TurnCancelled`. The turn ends at its next checkpoint, and then the log has the cause.
 
         Args:
           cause: Goes into the log and to who waits, as `TurnCancelled.cause`.
           keep_inbox: Leave unclaimed messages where they are; they are worked on next.
         """
         if not keep_inbox:
-            self._drop(self.inbox.waiting(), cause)
+            self._drop(self._inbox.waiting(), cause)
         self._cancel_turn(cause)
 
     async def wait_idle(self) -> None:
         """Wait until no turn is open and nothing waits for one; at least one checkpoint."""
         await trio.lowlevel.checkpoint()
-        while self.is_busy or (self._has_work() and not self._closed):
-            if self._idle is None:
-                self._idle = trio.Event()
-            await self._idle.wait()
+        while self.is_busy or (self._inbox.has_work and not self._inbox.closed):
+            await self._change()
 
     @contextmanager
     def watch(self, *, subtree: bool = False, after: int | None = None) -> Iterator[Watch]:
-        """Read the records of the agent as they are appended, bounded.
-
-        A reader that falls a thousand records behind is cut: its iterator raises `AgentError` with the
-        number to go on from.
+        """Read the records of the agent as they are appended, bounded; see `Watch` about a slow reader.
 
         Args:
           subtree: Also those of every agent below it, whatever preset they are composed under.
-          after: Begin with the agent's own records after this number, which are in the log already.
+          after: Begin with the agent's own records after this number, which are in the log already. Those of
+            agents below begin now in any case.
         """
-        past = [record for record in self.session.records() if record.seq > after] if after is not None else []
-        watch = Watch._create(WATCH_CAPACITY + len(past))
+        records = self.session.records()
+        past = () if after is None else records[after + 1 :]
+        last = len(records) - 1 if after is None else after
+        watch = Watch._create(self.path, WATCH_CAPACITY + len(past), subtree=subtree, after=last)
         for record in past:
-            watch.tell(self.path, record)
-        self._watches = [*(self._watches or ()), (watch, subtree)]
+            watch._tell(RecordAppended(self.path, record=record))
+        if self._is_over:
+            watch._close()
+        self._watches = (*self._watches, watch)
         try:
             yield watch
         finally:
-            self._watches = [each for each in self._watches if each[0] is not watch]
-            watch.close()
+            self._watches = tuple([each for each in self._watches if each is not watch])
+            watch._close()
 
     async def aclose(self) -> None:
         """End an agent that was started with ``host.start_agent``, and wait until it has ended.
@@ -286,26 +254,24 @@ class Agent(metaclass=NoPublicConstructor):
         Raises:
           AgentError: It was opened with a block, and ends with that.
         """
-        if self._stop is None:
-            if self._closed:
-                await trio.lowlevel.checkpoint()
-                return
+        if self._stop is not None:
+            self._stop.cancel()
+        elif not self._is_over:
             raise AgentError(f"agent {self.path!r} was opened with a block and ends with it")
-        self._stop.cancel()
-        while not self._closed:
-            if self._idle is None:
-                self._idle = trio.Event()
-            await self._idle.wait()
+        await trio.lowlevel.checkpoint()
+        while not self._is_over:
+            await self._change()
 
     # ---------------------------------------------------------------- for the loop and the composer
 
     async def run(self) -> None:
         """Run turns for as long as the agent is open."""
         while True:
-            while not self._has_work():
-                self._tell_idle()
-                self._wake = trio.Event()
-                await self._wake.wait()
+            while not self._inbox.has_work:
+                self._tell_change()
+                await self._inbox.wait_for_work()
+            # A turn that would end at its first checkpoint is not begun; the message is dropped by `close`.
+            await trio.lowlevel.checkpoint_if_cancelled()
             await run_turn(self)
 
     async def run_until_read(self) -> None:
@@ -314,22 +280,15 @@ class Agent(metaclass=NoPublicConstructor):
         The last look at the inbox and the end of acceptance are one synchronous stretch, so no message is
         accepted and never read.
         """
-        while self._has_work():
+        while self._inbox.has_work:
+            await trio.lowlevel.checkpoint_if_cancelled()
             await run_turn(self)
-        self._closed = True
-
-    def begin_turn(self) -> Turn:
-        """Note that a turn opens."""
-        self._turn = Turn(self.session.turn + 1)
-        return self._turn
-
-    def end_turn(self, turn: Turn) -> None:
-        """Note that it has ended."""
-        self._turn = None
-        self._tell_idle()
+        self._inbox.closed = True
 
     def add_child(self, child: "Agent") -> None:
-        """Note a live child."""
+        """Note a live child; called in the task that starts it, so that the turn it works for is known."""
+        if self._turn is not None and self._turn in turns_above.get():
+            child._started_in = self._turn
         if self._children is None:
             self._children = {}
         self._children[child.name] = child
@@ -338,109 +297,62 @@ class Agent(metaclass=NoPublicConstructor):
         """Note that a child has ended, and what it and everything below it cost."""
         if self._children is not None:
             self._children.pop(child.name, None)
-        self.tree_usage += usage
-        if self._turn is not None:
-            self._turn.tree += usage
-        self._tell_idle()
+        self._tree_usage += usage
+        if child._started_in is not None:
+            child._started_in.tree += usage
+        self._tell_change()
 
     async def wait_childless(self) -> None:
-        """Cancel the children and wait until they have ended."""
+        """Take nothing more, no child either; cancel the children and wait until they have ended."""
+        self._inbox.closed = True
         while self._children:
             for child in self.children:
-                child.stop()
-            if self._idle is None:
-                self._idle = trio.Event()
-            await self._idle.wait()
+                if child._stop is not None:
+                    child._stop.cancel()
+            await self._change()
 
     def stop_with(self, scope: trio.CancelScope) -> None:
         """Name the cancel scope that ends it."""
         self._stop = scope
 
-    def stop(self) -> None:
-        """Cancel the scope that it runs in, if it has one."""
-        if self._stop is not None:
-            self._stop.cancel()
-
     def close(self) -> None:
         """Take nothing more and settle who waits. Synchronous; the last thing the composer does with it."""
-        waiting = self.inbox.waiting()
-        self._closed = True
-        if waiting:
-            self.inbox.drop(waiting, "closed")
-            for delivery in waiting:
-                delivery.settle(outcome.Error(self._closed_error()))
-        for watch, _ in self._watches or ():
-            watch.close()
-        self._tell_idle()
+        self._inbox.closed = True
+        self._inbox.drop(self._inbox.waiting(), "closed", self._inbox.closed_error())
+        for watch in self._watches:
+            watch._close()
+        # Its log is complete. What holds the log need not hold the agent.
+        self.session.attach(publish=None, write=None)
+        self._is_over = True
+        self._tell_change()
 
     # ---------------------------------------------------------------- inside
 
-    def _accept(self, message: Said, lane: Lane, source: str, *, wakes: bool) -> Delivery:
-        if self._closed:
-            raise self._closed_error()
-        said = message if isinstance(message, UserMessage) else UserMessage(message, source=source)
-        if not said.parts or not said.source:
-            raise AgentError("a message needs at least one part and a source")
-        delivery = self.inbox.accept(said, lane, wakes=wakes)
-        if wakes and self._wake is not None:
-            self._wake.set()
-        return delivery
-
-    def _closed_error(self) -> AgentClosedError:
-        return AgentClosedError(f"agent {self.path!r} does not run any more")
-
-    def _has_work(self) -> bool:
-        inbox = self.inbox
-        return bool(inbox.next_turn) or any([delivery.wakes for delivery in inbox.next_step])
-
-    def _refuse_itself(self) -> None:
-        if self in turns_above.get():
-            raise AgentError(
-                f"agent {self.path!r} was asked from within its own turn, which would wait for itself; "
-                "use steer() or send(), or ask a subagent"
-            )
-
-    async def _give_up(self, delivery: Delivery) -> None:
-        """Withdraw a message that is not claimed, else cancel its turn and wait until that has settled."""
-        if delivery.result is not None:
-            return
-        if not delivery.claimed:
-            self._drop([delivery], "withdrawn")
-            return
-        self._cancel_turn("user")
-        with trio.CancelScope(shield=True):
-            await delivery.wait()
-
     def _cancel_turn(self, cause: str) -> None:
-        turn = self._turn
-        if turn is not None and turn.cause is None:
-            turn.cause = cause
-            turn.scope.cancel()
+        if self._turn is not None:
+            self._turn.cancel(cause)
 
     def _drop(self, deliveries: list[Delivery], cause: str) -> None:
-        self.inbox.drop(deliveries, cause)
-        for delivery in deliveries:
-            error = TurnCancelled(f"a message to agent {self.path!r} was dropped unread ({cause})", cause=cause)
-            delivery.settle(outcome.Error(error))
-        if not self._has_work():
-            self._tell_idle()
+        error = TurnCancelled(f"a message to agent {self.path!r} was dropped unread ({cause})", cause=cause)
+        self._inbox.drop(deliveries, cause, error)
+        self._tell_change()
 
-    def _tell_idle(self) -> None:
-        if self._idle is not None:
-            self._idle.set()
-            self._idle = None
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = trio.Event()
+        await self._changed.wait()
+
+    def _tell_change(self) -> None:
+        """Wake who waits for the agent to be idle, childless or over, to look again."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     def _publish(self, record: Record) -> None:
         if self.registry.hears(RecordAppended):
             self.registry.emit(RecordAppended(self.path, record=record), at=self.scope)
-        agent: Agent | None = self
-        while agent is not None:
-            if agent._watches:
-                for watch, subtree in agent._watches:
-                    if subtree or agent is self:
-                        watch.tell(self.path, record)
-            agent = agent.parent
+        tell_watches(self, record)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "busy" if self.is_busy else "idle"
+        state = "closed" if self.is_closed else "busy" if self.is_busy else "idle"
         return f"<Agent {self.path!r} {state}>"

@@ -1,6 +1,6 @@
 """What happens in an agent's loop, as events dispatched at the agent's scope."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -13,33 +13,42 @@ if TYPE_CHECKING:
     from ._agent import Agent
 
 
+def _as_messages(messages: Iterable[UserMessage]) -> tuple[UserMessage, ...]:
+    return tuple(messages)
+
+
 @attrs.frozen
 class Enter:
-    """Let the step begin with these messages."""
+    """Let the step begin with these messages. A turn whose first step has none ends without a request."""
 
-    messages: tuple[UserMessage, ...] = attrs.field(converter=tuple)
-    """What joins the history, in order. A snapshot left out is proposed again at the next step."""
+    messages: tuple[UserMessage, ...] = attrs.field(converter=_as_messages)
+    """What joins the history, in order. A snapshot left out is proposed again at the next step; another message left
+    out is lost."""
     starts_series: bool = attrs.field(default=False, kw_only=True)
     """Whether the provider's prefix cache is not expected to hold from here on."""
 
 
 @attrs.frozen
 class Reject:
-    """End the turn before the step; who waits for a reply gets `TurnRefused`."""
+    """End the turn before the step; who waits for a reply gets `TurnRefused`. What was claimed for it is lost."""
 
     reason: str
-    """A sentence."""
+    """A sentence, for the log and for who waits."""
 
 
 @attrs.frozen(eq=False)
 class PreStep(Operation[Enter | Reject]):
-    """A step is about to begin with these messages."""
+    """A step is about to begin with these messages, which are out of the inbox already.
+
+    The prompt of the step is assembled, and rendered when the wrappers have returned. What is sent to the agent
+    meanwhile joins a later step.
+    """
 
     wire_name: ClassVar[str] = "agent/pre-step"
     agent: "Agent"
     """The agent."""
     messages: Sequence[UserMessage] = attrs.field(kw_only=True)
-    """What was claimed, and last the snapshot of runtime contexts if one is due."""
+    """What was claimed, and last the snapshot of the runtime contexts if one is due."""
     turn: int = attrs.field(kw_only=True)
     """Number of the turn."""
     step: int = attrs.field(kw_only=True)
@@ -48,7 +57,11 @@ class PreStep(Operation[Enter | Reject]):
 
 @attrs.frozen(eq=False)
 class BuildRequest(Operation[Settings]):
-    """A request is about to be prepared with these settings; wrappers may return others."""
+    """A request is about to be prepared with these settings; wrappers may return others, for this attempt alone.
+
+    Settings of another provider go to the adapter that is registered under its name. Nothing of the request is in
+    the log yet.
+    """
 
     wire_name: ClassVar[str] = "agent/build-request"
     agent: "Agent"
@@ -61,9 +74,10 @@ class BuildRequest(Operation[Settings]):
 
 @attrs.frozen(eq=False)
 class TurnStopping(Operation[bool]):
-    """A turn is about to end. A wrapper may wait, and may steer the agent into another step.
+    """A turn is about to end well. A wrapper may wait, and may steer the agent into another step.
 
-    Comes back with true; it decides nothing, what is in the inbox does.
+    After such a step it is dispatched again. It comes back with true, which decides nothing: what is in the inbox
+    does.
     """
 
     wire_name: ClassVar[str] = "agent/turn-stopping"
@@ -88,7 +102,7 @@ class DeltaStreamed(Notification):
 
 @attrs.frozen(eq=False)
 class LimiterWaited(Notification):
-    """A request waits because the adapter's limit of concurrent requests is reached."""
+    """A request is about to wait because the adapter's limit of concurrent requests is reached."""
 
     wire_name: ClassVar[str] = "agent/limiter-waited"
     agent_path: str

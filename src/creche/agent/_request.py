@@ -1,12 +1,17 @@
 """One step: a request, as often as it takes, and the calls that its answer makes.
 
-Rendering is outside of the attempts: a retry sees the same prompt and the same tools. What the log comes to
-say before a request is decided by the pure functions of `creche.session`, once an attempt, so that it fits
-the call as it was prepared this time.
+Rule 1: rendering is outside of the attempts: a retry sees the same prompt and the same tools. What the log comes
+to say before a request is decided by the pure functions of `creche.session`, once an attempt, so that it fits the
+call as it was prepared this time.
+Rule 2: an attempt is a request that the adapter was asked to stream, and has exactly one record, however it ends.
+Rule 3: nothing of a request is in the log before its call is prepared, and nothing of it when the turn is
+cancelled by then. From an answer with calls to their results there is no await outside of `run_calls`.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
 from creche.errors import ModelError
@@ -48,41 +53,49 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
 
     Raises:
       ModelError: The last attempt failed, or failed in a way that no retry mends.
-      StoreError: The log could not be made durable, so nothing was sent.
+      StoreError: The log could not be made durable, so nothing was sent, or no call was begun.
     """
-    attempt = 0
-    while True:
-        attempt += 1
-        model, prepared = await _prepare(agent, attempt)
-        request = _admit(agent, turn, plan, prepared, attempt)
-        await agent.journal.checkpoint()
-        try:
-            answer = await _attempt(agent, turn, model, request, attempt)
-            break
-        except ModelError as error:
-            delay = prepared.retry.delay(error, attempt)
-            if delay is None:
-                raise
-            agent.session.append(RetryPlanned(attempt, delay=delay))
-            for delivery in turn.deliveries:
-                if delivery.sink is not None:
-                    delivery.sink(StreamRestarted(attempt))
-            await trio.sleep(delay)
-    finished = answer.finished
-    assert finished is not None, "an attempt that succeeds has finished"
-    message = answer.message()
-    agent.session.append(
-        AssistantSaid(message, stream=answer.stream(), finish=finished.reason, usage=finished.usage)
-    )
-    turn.message, turn.finish = message, finished.reason
-    turn.usage += finished.usage
-    calls = message.tool_calls
+    said = await _ask(agent, turn, plan)
+    agent.session.append(said)
+    turn.note(said)
+    calls = said.message.tool_calls
     if calls:
-        # Entered in the same synchronous stretch: from here on every call gets its result.
         await run_calls(
-            agent, agent.registry, calls, counts=agent.tool_counts, checkpoint=agent.journal.checkpoint
+            agent,
+            agent.registry,
+            calls,
+            counts=agent._tool_counts,
+            checkpoint=partial(_checkpoint_before_bodies, agent),
         )
     return bool(calls)
+
+
+async def _checkpoint_before_bodies(agent: "Agent") -> None:
+    await agent.journal.checkpoint()
+    # In memory that does not wait, and no body may begin when the turn has been cancelled meanwhile.
+    await trio.lowlevel.checkpoint_if_cancelled()
+
+
+async def _ask(agent: "Agent", turn: "Turn", plan: "StepPlan") -> AssistantSaid:
+    """Ask the model until it answers or gives up."""
+    number = 0
+    while True:
+        number += 1
+        model, prepared = await _prepare(agent, number)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        request = _admit(agent, turn, plan, prepared, number)
+        await agent.journal.checkpoint()
+        try:
+            return await _Attempt(agent, turn, model, request, number).run()
+        except ModelError as error:
+            delay = prepared.retry.delay(error, number)
+            if delay is None:
+                raise
+        agent.session.append(RetryPlanned(number, delay=delay))
+        for delivery in turn.deliveries:
+            if delivery._sink is not None:
+                delivery._sink(StreamRestarted(number))
+        await trio.sleep(delay)
 
 
 async def _prepare(agent: "Agent", attempt: int) -> tuple[Model, PreparedCall]:
@@ -98,113 +111,137 @@ async def _as_proposed(event: BuildRequest) -> Settings:
     return event.settings
 
 
-def _admit(
-    agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCall, attempt: int
-) -> ModelRequest:
+# -------------------------------------------------------------------- what the log comes to say
+
+
+def _admit(agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCall, attempt: int) -> ModelRequest:
     """Bring the log to say what the request will, and return the request. Synchronous: all of it or a refusal."""
-    log, last = agent.session, agent.session.last_header
-    capabilities = prepared.capabilities
+    log = agent.session
     asked = plan.starts_series and attempt == 1
-    tools_differ = last is not None and capabilities.tool_update is None and last.head.tools != plan.tools
-    for update in project_system_prompt(
-        log.system_nodes,
-        plan.prompt,
-        in_history=capabilities.system_prompt_update == "in-history",
-        starts_series=asked or log.generation != agent.generation or tools_differ,
-    ):
-        log.append(update.fact, replace=update.replace)
+    _admit_prompt(agent, plan, prepared, starts_series=asked or log.generation != agent._generation)
     if attempt == 1:
         deliveries = {id(delivery.message): delivery.id for delivery in turn.deliveries}
         for message in plan.messages:
             log.append(UserSaid(message, delivery=deliveries.get(id(message))))
-    head = _head(agent, plan, prepared)
-    generation = log.generation
-    header = project_header(
-        last, head, first_request=not agent.has_asked, series_cause=asked or generation != agent.generation
-    )
-    if header is not None:
-        record = log.append(header)
-        announcement = project_tools(last, header, record.seq) if capabilities.tool_update is not None else None
-        if announcement is not None:
-            log.append(announcement)
-    agent.generation, agent.has_asked = generation, True
+    head = _admit_head(agent, plan, prepared, starts_series=asked)
     route = RouteNoted(
         head.settings.provider,
         model=head.settings.model,
         context_window=prepared.context_window,
-        system_prompt_update=capabilities.system_prompt_update,
+        system_prompt_update=prepared.capabilities.system_prompt_update,
     )
     if project_route(log.last_route, route) is not None:
         log.append(route)
     return ModelRequest(head, messages=log.derive_messages(), agent_path=agent.path, session_id=log.id)
 
 
-def _head(agent: "Agent", plan: "StepPlan", prepared: PreparedCall) -> RequestHead:
-    """Return settings and tools, as the very value that the log has if nothing changed: it keeps its encoding."""
+def _admit_prompt(agent: "Agent", plan: "StepPlan", prepared: PreparedCall, *, starts_series: bool) -> None:
+    log, last, capabilities = agent.session, agent.session.last_header, prepared.capabilities
+    tools_differ = last is not None and capabilities.tool_update is None and last.head.tools != plan.tools
+    for update in project_system_prompt(
+        log.system_nodes,
+        plan.prompt,
+        in_history=capabilities.system_prompt_update == "in-history",
+        starts_series=starts_series or tools_differ,
+    ):
+        log.append(update.fact, replace=update.replace)
+
+
+def _admit_head(agent: "Agent", plan: "StepPlan", prepared: PreparedCall, *, starts_series: bool) -> RequestHead:
+    """Note settings and tools if they changed, and return them."""
+    log = agent.session
+    last, generation = log.last_header, log.generation
     head = RequestHead(prepared.settings, tools=plan.tools, defaults=prepared.defaults)
-    last = agent.session.last_header
-    return last.head if last is not None and last.head == head else head
+    if last is not None and last.head == head:
+        head = last.head  # the very value that the log has: it keeps its encoding
+    header = project_header(
+        last,
+        head,
+        first_request=not agent._has_asked,
+        series_cause=starts_series or generation != agent._generation,
+    )
+    if header is not None:
+        record = log.append(header)
+        if prepared.capabilities.tool_update is not None:
+            announcement = project_tools(last, header, record.seq)
+            if announcement is not None:
+                log.append(announcement)
+    agent._generation, agent._has_asked = generation, True
+    return head
 
 
-async def _attempt(
-    agent: "Agent", turn: "Turn", model: Model, request: ModelRequest, attempt: int
-) -> Assembler:
-    """Stream one answer. What does not come to its end is logged here, before it is raised."""
-    answer = Assembler()
-    try:
-        if model.limiter is None:
-            await _stream(agent, turn, model, request, attempt, answer)
+# -------------------------------------------------------------------- one attempt
+
+
+@attrs.define(eq=False)
+class _Attempt:
+    """One try at a request."""
+
+    agent: "Agent"
+    turn: "Turn"
+    model: Model
+    request: ModelRequest
+    number: int
+
+    async def run(self) -> AssistantSaid:
+        """Stream one answer. What does not come to its end is logged before it is raised."""
+        limiter = self.model.limiter
+        if limiter is None:
+            return await self._stream()
+        if limiter.available_tokens < 1:
+            waited = LimiterWaited(self.agent.path, limit=limiter.total_tokens)
+            self.agent.registry.emit(waited, at=self.agent.scope)
+        # On behalf of the attempt: one task may run the requests of several agents, one inside the other.
+        await limiter.acquire_on_behalf_of(self)
+        try:
+            return await self._stream()
+        finally:
+            limiter.release_on_behalf_of(self)
+
+    async def _stream(self) -> AssistantSaid:
+        answer = Assembler()
+        sinks = [delivery._sink for delivery in self.turn.deliveries if delivery._sink is not None]
+        registry = self.agent.registry
+        try:
+            async with self.model.stream(self.request) as chunks:
+                async for chunk in chunks:
+                    answer.feed(chunk)
+                    if isinstance(chunk, Finished):
+                        continue
+                    for sink in sinks:
+                        sink(chunk)
+                    if registry.hears(DeltaStreamed):
+                        streamed = DeltaStreamed(self.agent.path, delta=chunk, attempt=self.number)
+                        registry.emit(streamed, at=self.agent.scope)
+            return _answered(answer, self.model.provider)
+        except BaseException as error:
+            self._log_unfinished(answer, error)
+            raise
+
+    def _log_unfinished(self, answer: Assembler, error: BaseException) -> None:
+        usage = answer.finished.usage if answer.finished is not None else Usage(1)
+        stream = answer.stream()
+        log, turn = self.agent.session, self.turn
+        if isinstance(error, Exception):
+            code = error.code if isinstance(error, ModelError) else "unknown"
+            text = str(error) if isinstance(error, ModelError) else repr(error)
+            fact: AttemptFailed | AssistantSaid = AttemptFailed(text, code=code, stream=stream, usage=usage)
         else:
-            if model.limiter.available_tokens < 1:
-                agent.registry.emit(LimiterWaited(agent.path, limit=model.limiter.total_tokens), at=agent.scope)
-            # On behalf of the request: one task may run the requests of several agents, one inside the other.
-            await model.limiter.acquire_on_behalf_of(request)
-            try:
-                await _stream(agent, turn, model, request, attempt, answer)
-            finally:
-                model.limiter.release_on_behalf_of(request)
-        _check(answer, model)
-    except BaseException as error:
-        _log_unfinished(agent, turn, answer, error)
-        raise
-    return answer
+            message = answer.message(cut=True)
+            if message.parts:
+                fact = AssistantSaid(message, stream=stream, usage=usage)
+            else:
+                fact = AttemptFailed("cancelled", code="cancelled", stream=stream, usage=usage)
+        log.append(fact)
+        turn.usage += usage
 
 
-async def _stream(
-    agent: "Agent", turn: "Turn", model: Model, request: ModelRequest, attempt: int, answer: Assembler
-) -> None:
-    sinks = [delivery.sink for delivery in turn.deliveries if delivery.sink is not None]
-    async with model.stream(request) as chunks:
-        async for chunk in chunks:
-            answer.feed(chunk)
-            if isinstance(chunk, Finished):
-                continue
-            for sink in sinks:
-                sink(chunk)
-            if agent.registry.hears(DeltaStreamed):
-                agent.registry.emit(DeltaStreamed(agent.path, delta=chunk, attempt=attempt), at=agent.scope)
-
-
-def _check(answer: Assembler, model: Model) -> None:
-    if answer.finished is None:
-        raise model_error("stream-cut", "the answer ended before it was complete", provider=model.provider)
+def _answered(answer: Assembler, provider: str) -> AssistantSaid:
+    """Return what the model said, or raise that it is no answer."""
+    finished = answer.finished
+    if finished is None:
+        raise model_error("stream-cut", "the answer ended before it was complete", provider=provider)
     message = answer.message()
-    if answer.finished.reason in ("stop", "tool-calls") and not message.text and not message.tool_calls:
-        raise model_error("empty-response", "the model answered nothing", provider=model.provider)
-
-
-def _log_unfinished(agent: "Agent", turn: "Turn", answer: Assembler, error: BaseException) -> None:
-    usage = answer.finished.usage if answer.finished is not None else Usage(1)
-    turn.usage += usage
-    stream = answer.stream()
-    if isinstance(error, ModelError):
-        agent.session.append(AttemptFailed(str(error), code=error.code, stream=stream, usage=usage))
-    elif isinstance(error, Exception):
-        agent.session.append(AttemptFailed(repr(error), code="unknown", stream=stream, usage=usage))
-    else:
-        message = answer.message(cut=True)
-        if message.parts:
-            turn.message = message
-            agent.session.append(AssistantSaid(message, stream=stream, usage=usage))
-        else:
-            agent.session.append(AttemptFailed("cancelled", code="cancelled", stream=stream, usage=usage))
+    if finished.reason in ("stop", "tool-calls") and not message.text and not message.tool_calls:
+        raise model_error("empty-response", "the model answered nothing", provider=provider)
+    return AssistantSaid(message, stream=answer.stream(), finish=finished.reason, usage=finished.usage)

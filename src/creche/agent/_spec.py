@@ -1,6 +1,7 @@
 """What an agent is made from, and what it answers."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import attrs
 
@@ -16,7 +17,16 @@ from ._budget import Budget
 
 def _check_name(instance: object, _attribute: object, name: str) -> None:
     if not name or "/" in name or "*" in name or name != name.strip():
-        raise ConfigError([("name", f"{name!r} cannot be a name: it is a segment of paths, so no '/', no '*', no blank ends")])
+        problem = f"{name!r} cannot be a name: it is a segment of paths, so no '/', no '*', no blank ends"
+        raise ConfigError([("name", problem)])
+
+
+def _as_setup(items: Iterable[SetupItem]) -> tuple[SetupItem, ...]:
+    return tuple(items)
+
+
+def _as_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    return tuple(tools)
 
 
 @attrs.frozen(eq=False)
@@ -27,12 +37,12 @@ class AgentSpec:
     """The last segment of its path."""
     model: Model | str | None = attrs.field(default=None, kw_only=True)
     """An adapter or ``"provider:model"``; the preset's, the parent's or the host's if absent."""
-    setup: "tuple[SetupItem, ...]" = attrs.field(default=(), converter=tuple, kw_only=True)
-    """What is registered on the agent's own scope: entries, plugins, functions of a registrar."""
+    setup: tuple[SetupItem, ...] = attrs.field(default=(), converter=_as_setup, kw_only=True)
+    """What is registered on the agent's own scope, in order: entries, plugins, functions of a registrar."""
     persona: Text | None = attrs.field(default=None, kw_only=True)
     """Who the agent is; shadows the persona of its preset and host."""
-    tools: tuple[Tool, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
-    """Tools of its own."""
+    tools: tuple[Tool, ...] = attrs.field(default=(), converter=_as_tools, kw_only=True)
+    """Tools of its own; they shadow those of the same name above it."""
     present_as: Mode | None = attrs.field(default=None, kw_only=True)
     """How tools are shown to the model; the chain decides if absent."""
     budget: Budget | None = attrs.field(default=None, kw_only=True)
@@ -64,11 +74,11 @@ class Reply:
     """The text of its last message."""
     parts: tuple[AssistantPart, ...] = attrs.field(default=(), kw_only=True)
     """The whole of its last message."""
-    outcome: str = attrs.field(default="done", kw_only=True)
-    """``"done"``, or ``"truncated"`` when the answer hit the limit of tokens, or ``"refused"`` by the model."""
+    outcome: Literal["done", "truncated", "refused"] = attrs.field(default="done", kw_only=True)
+    """``"truncated"`` when an answer of the turn hit the limit of tokens, ``"refused"`` when the model would not."""
     usage: Usage = attrs.field(factory=Usage, kw_only=True)
-    """What this turn's own requests cost."""
+    """What this turn's own requests cost, failed attempts included."""
     usage_tree: Usage = attrs.field(factory=Usage, kw_only=True)
-    """What this turn and all it started cost."""
+    """What this turn and the subagents it started cost."""
     turn: int = attrs.field(default=0, kw_only=True)
     """Number of the turn."""

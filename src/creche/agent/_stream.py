@@ -1,6 +1,5 @@
-"""The stream of one reply, and the watch on an agent's records."""
+"""The stream of one reply."""
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -9,7 +8,6 @@ import trio
 from creche._util import NoPublicConstructor, final
 from creche.errors import AgentError
 from creche.models import Delta
-from creche.session import Record, RecordAppended
 
 from ._spec import Reply
 
@@ -22,20 +20,26 @@ class StreamRestarted:
     """An attempt failed and the answer begins anew: what was streamed of it is void."""
 
     attempt: int
-    """Number of the attempt that failed."""
+    """Number of the attempt that failed, from 1."""
 
 
 @final
 class ReplyStream(metaclass=NoPublicConstructor):
     """The deltas of one reply, as they come: iterate over it once.
 
-    Deltas wait for a slow reader; they are bounded by the turn's answers. The iterator ends with the turn,
-    and raises what the turn raised.
+    A turn may take several steps, and the deltas of all their answers come one after the other. They wait for a
+    slow reader, who does not hold up the turn. The iterator ends when the turn has settled, and raises what
+    `Agent.ask` would raise.
     """
 
-    def __init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[Delta | StreamRestarted](float("inf"))
-        self._delivery: Delivery | None = None
+    __slots__ = ("_delivery", "_receive")
+
+    def __init__(self, delivery: "Delivery") -> None:
+        # Unbounded, because what it holds at most is the turn's own answers, which the log holds as well.
+        send, self._receive = trio.open_memory_channel[Delta | StreamRestarted](float("inf"))
+        self._delivery = delivery
+        delivery._sink = send.send_nowait
+        delivery._when_settled = send.close
 
     @property
     def reply(self) -> Reply:
@@ -43,66 +47,19 @@ class ReplyStream(metaclass=NoPublicConstructor):
 
         Raises:
           AgentError: It has not ended yet.
+          Exception: What `Agent.ask` raises.
         """
-        if self._delivery is None or self._delivery.result is None:
+        if self._delivery.result is None:
             raise AgentError("the reply is there when the stream has ended: iterate over it first")
         return self._delivery.peek()
 
-    def __aiter__(self) -> AsyncIterator[Delta | StreamRestarted]:
+    def __aiter__(self) -> "ReplyStream":
         return self
 
     async def __anext__(self) -> Delta | StreamRestarted:
         try:
             return await self._receive.receive()
         except trio.EndOfChannel:
-            assert self._delivery is not None, "the stream was opened with a message"
-            self._delivery.peek()
-            raise StopAsyncIteration from None
-
-    def follow(self, delivery: "Delivery") -> None:
-        """Stream what is answered to a message."""
-        self._delivery = delivery
-        delivery.sink = self._send.send_nowait
-        delivery.when_settled = self._send.close
-
-
-WATCH_CAPACITY = 1000
-"""How many records may wait for the reader of a watch."""
-
-
-@final
-class Watch(metaclass=NoPublicConstructor):
-    """Records as they are appended: iterate over it once. Ends when the agent closes."""
-
-    def __init__(self, capacity: int) -> None:
-        self._send, self._receive = trio.open_memory_channel[RecordAppended](capacity)
-        self._cut_after: tuple[str, int] | None = None
-
-    def tell(self, path: str, record: Record) -> None:
-        """Hand over a record; a reader that is too slow is cut. Synchronous."""
-        try:
-            self._send.send_nowait(RecordAppended(path, record=record))
-        except trio.WouldBlock:
-            self._cut_after = (path, record.seq - 1)
-            self._send.close()
-        except trio.ClosedResourceError:
-            pass  # it was cut, or its agent has closed: nothing more to tell
-
-    def close(self) -> None:
-        """End the iterator after what is waiting."""
-        self._send.close()
-
-    def __aiter__(self) -> AsyncIterator[RecordAppended]:
-        return self
-
-    async def __anext__(self) -> RecordAppended:
-        try:
-            return await self._receive.receive()
-        except trio.EndOfChannel:
-            if self._cut_after is not None:
-                path, seq = self._cut_after
-                raise AgentError(
-                    f"the watch was cut because its reader was too slow; after {path!r} record {seq}: "
-                    f"watch again with after={seq}"
-                ) from None
-            raise StopAsyncIteration from None
+            pass  # the turn has settled
+        self._delivery.peek()
+        raise StopAsyncIteration

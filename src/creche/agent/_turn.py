@@ -5,28 +5,27 @@ raises nothing but cancellation from outside; how the turn came out is told to t
 to the log. The order within a turn::
 
     turn/start
-      claim, assemble, snapshot, PreStep
+      claim, assemble, snapshot, PreStep, render
       step/start
         attempts: BuildRequest, prepare, system prompt, users, header, checkpoint, stream     (_request.py)
         calls and results                                                                     (tools)
-      step/end                                                    ... as long as calls were made
+      step/end                      ... again while calls were made or something is to join the next step
       TurnStopping
     turn/end
 """
 
-from collections.abc import Sequence
-from contextvars import ContextVar
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import outcome
 import trio
 
 from creche.errors import (
+    AgentError,
     CrecheError,
     InternalError,
     LimitReachedError,
-    StoreError,
     TurnCancelled,
     TurnRefused,
 )
@@ -35,6 +34,7 @@ from creche.models import FinishReason, Usage
 from creche.prompt import AssembleContext, assemble, join_context_sections, render_context_sections, render_prompt
 from creche.scope import Owner
 from creche.session import (
+    AssistantSaid,
     MemoryJournal,
     StepEnded,
     StepStarted,
@@ -45,6 +45,7 @@ from creche.session import (
     project_snapshot,
 )
 
+from ._asking import turns_above
 from ._events import Enter, PreStep, Reject, TurnStopping
 from ._inbox import Delivery
 from ._request import run_step
@@ -53,8 +54,8 @@ from ._spec import Reply
 if TYPE_CHECKING:
     from ._agent import Agent
 
-turns_above: ContextVar[tuple["Agent", ...]] = ContextVar("turns_above", default=())
-"""The agents whose turns the current task works for, outermost first."""
+NO_USAGE = Usage()
+_NOTHING_SAID = AssistantMessage(())
 
 
 @attrs.define(eq=False)
@@ -67,16 +68,33 @@ class Turn:
     """Cancelled by `Agent.cancel`."""
     cause: str | None = None
     """Why it was cancelled; the first cause counts."""
-    deliveries: list[Delivery] = attrs.field(factory=list)
+    deliveries: list[Delivery] = attrs.field(factory=list[Delivery])
     """What it has claimed."""
-    usage: Usage = attrs.field(factory=Usage)
+    waits_for: "list[Agent] | None" = None
+    """The agents whose replies its tasks wait for."""
+    usage: Usage = NO_USAGE
     """What its own requests cost."""
-    tree: Usage = attrs.field(factory=Usage)
-    """What its subagents cost."""
-    message: AssistantMessage | None = None
+    tree: Usage = NO_USAGE
+    """What the subagents that it started cost."""
+    message: AssistantMessage = _NOTHING_SAID
     """The last answer."""
     finish: FinishReason | None = None
     """Why that ended."""
+    is_truncated: bool = False
+    """Whether an answer hit the limit of tokens; a later answer does not mend that."""
+
+    def cancel(self, cause: str) -> None:
+        """Cancel it, unless it is cancelled already."""
+        if self.cause is None:
+            self.cause = cause
+            self.scope.cancel()
+
+    def note(self, said: AssistantSaid) -> None:
+        """Note an answer."""
+        self.message, self.finish = said.message, said.finish
+        self.usage += said.usage
+        if said.finish == "max-tokens":
+            self.is_truncated = True
 
 
 @attrs.define(eq=False)
@@ -93,96 +111,113 @@ class StepPlan:
     """Whether a wrapper of `PreStep` says so."""
 
 
+@attrs.define(eq=False)
+class Ending:
+    """How a turn came out: for the log, and for who waits."""
+
+    reason: TurnReason
+    detail: str
+    result: outcome.Outcome[Reply]
+
+
 async def run_turn(agent: "Agent") -> None:
-    """Run one turn of an agent, to its end or until it is cancelled."""
-    turn = agent.begin_turn()
-    token = turns_above.set((*turns_above.get(), agent))
-    ending: tuple[TurnReason, str] = ("cancelled", "")
-    result: outcome.Outcome[Reply] | None = None
+    """Run one turn of an agent, to its end or until it is cancelled.
+
+    How it came out is told to who waits for the messages it claimed. By then the log says so, too, though it may
+    not be durable yet; it is when this returns, or a `Fault` at the agent's scope says that it is not.
+
+    Raises:
+      AgentError: A turn of the agent is open.
+    """
+    if agent._turn is not None:
+        raise AgentError(f"turn {agent._turn.number} of agent {agent.path!r} is open, and turns run one at a time")
+    turn = agent._turn = Turn(agent.session.turn + 1)
+    token = turns_above.set((*turns_above.get(), turn))
+    ending: Ending | None = None
     try:
         agent.session.append(TurnStarted())
         with turn.scope:
             await _run_steps(agent, turn)
-            result = outcome.Value(_reply(turn))
-            ending = ("max-tokens" if turn.finish == "max-tokens" else "completed", "")
-    except Exception as error:  # noqa: BLE001 - told to whoever awaits the reply; the loop lives
-        ending, result = _failed(agent, turn, error)
+            # A cancellation that no checkpoint has noticed is one all the same.
+            if turn.cause is None:
+                ending = _completed(turn)
     except BaseExceptionGroup as group:
-        error = _without_cancellation(group)
-        if error is None:
+        wrong = _beside_cancellation(group)
+        if wrong is None:
             raise
-        ending, result = _failed(agent, turn, error)
+        ending = _failed(agent, turn, wrong)
+    except Exception as error:  # noqa: BLE001 - told to whoever awaits the reply; the loop lives
+        ending = _failed(agent, turn, error)
     finally:
         turns_above.reset(token)
-        if result is None:
-            ending, result = _cancelled(agent, turn)
-        _close(agent, turn, ending, result)
-        await _flush(agent)
+        _close(agent, turn, ending or _cancelled(agent, turn))
+        if not isinstance(agent.journal, MemoryJournal):
+            with trio.CancelScope(shield=True, deadline=math.inf):  # what is inside has a deadline
+                await _flush(agent)
 
 
-def _failed(
-    agent: "Agent", turn: Turn, error: Exception
-) -> tuple[tuple[TurnReason, str], outcome.Outcome[Reply]]:
-    if not isinstance(error, CrecheError):
+def _completed(turn: Turn) -> Ending:
+    reply = Reply(
+        turn.message.text,
+        parts=turn.message.parts,
+        outcome="truncated" if turn.is_truncated else "refused" if turn.finish == "refusal" else "done",
+        usage=turn.usage,
+        usage_tree=turn.usage if turn.tree is NO_USAGE else turn.usage + turn.tree,
+        turn=turn.number,
+    )
+    return Ending("max-tokens" if turn.is_truncated else "completed", "", outcome.Value(reply))
+
+
+def _failed(agent: "Agent", turn: Turn, error: Exception) -> Ending:
+    if not isinstance(error, CrecheError | InternalError):
         internal = InternalError(f"turn {turn.number} of agent {agent.path!r} hit a bug: {error!r}")
         internal.__cause__ = error
-        return ("error", str(internal)), outcome.Error(internal)
-    reasons: dict[type[CrecheError], TurnReason] = {TurnRefused: "blocked", LimitReachedError: "limit"}
-    return (reasons.get(type(error), "error"), str(error)), outcome.Error(error)
+        error = internal
+    reasons: dict[type[Exception], TurnReason] = {TurnRefused: "blocked", LimitReachedError: "limit"}
+    return Ending(reasons.get(type(error), "error"), str(error), outcome.Error(error))
 
 
-def _without_cancellation(group: BaseExceptionGroup[BaseException]) -> Exception | None:
-    """Return what went wrong beside a cancellation, or ``None`` if the group must go on as it is."""
-    _, others = group.split(trio.Cancelled)
-    if others is None:
-        return None
-    return others if isinstance(others, ExceptionGroup) else None
-
-
-def _cancelled(agent: "Agent", turn: Turn) -> tuple[tuple[TurnReason, str], outcome.Outcome[Reply]]:
-    cause = turn.cause or agent.end_cause
+def _cancelled(agent: "Agent", turn: Turn) -> Ending:
+    cause = turn.cause or ("closed" if agent.parent is None else "parent")
     error = TurnCancelled(f"turn {turn.number} of agent {agent.path!r} was cancelled ({cause})", cause=cause)
-    return ("cancelled", cause), outcome.Error(error)
+    return Ending("cancelled", cause, outcome.Error(error))
 
 
-def _close(
-    agent: "Agent", turn: Turn, ending: tuple[TurnReason, str], result: outcome.Outcome[Reply]
-) -> None:
+def _beside_cancellation(group: BaseExceptionGroup[BaseException]) -> Exception | None:
+    """Return what went wrong, out of its groups if it is one thing; ``None`` if the group must go on as it is."""
+    rest = group.split(trio.Cancelled)[1]
+    while rest is not None and len(rest.exceptions) == 1:
+        only = rest.exceptions[0]
+        if not isinstance(only, BaseExceptionGroup):
+            return only if isinstance(only, Exception) else None
+        rest = cast("BaseExceptionGroup[BaseException]", only)
+    return rest if isinstance(rest, ExceptionGroup) else None
+
+
+def _close(agent: "Agent", turn: Turn, ending: Ending) -> None:
     """Log the end and settle who waits. Synchronous, so it happens whatever else is being cancelled."""
-    if agent.session.phase != "idle":
-        agent.session.append(TurnEnded(ending[0], detail=ending[1]))
-    agent.end_turn(turn)
-    if not turn.deliveries and isinstance(result, outcome.Error):
-        # It failed before it could claim: what waits would start the same turn again, for ever.
-        turn.deliveries = agent.inbox.waiting()
-        agent.inbox.drop(turn.deliveries, ending[1])
-    for delivery in turn.deliveries:
-        delivery.settle(result)
+    started = agent.session.turn == turn.number
+    try:
+        if started:
+            agent.session.append(TurnEnded(ending.reason, detail=ending.detail))
+    finally:
+        agent._turn = None
+        if not started and isinstance(ending.result, outcome.Error):
+            # What waits would start the same turn again, for ever.
+            agent._inbox.drop(agent._inbox.waiting(), ending.detail, ending.result.error)
+        for delivery in turn.deliveries:
+            delivery._settle(ending.result)
+        agent._tell_change()
 
 
 async def _flush(agent: "Agent") -> None:
-    if isinstance(agent.journal, MemoryJournal):
-        return
-    error: Exception | None = None
+    failure: Exception | None = None
     try:
         if await flush_closing(agent.journal):
             return
-    except StoreError as failed:
-        error = failed
-    agent.registry.report(Owner(agent.path, agent.scope), "making its closing records durable", error)
-
-
-def _reply(turn: Turn) -> Reply:
-    message = turn.message or AssistantMessage(())
-    outcomes = {"max-tokens": "truncated", "refusal": "refused"}
-    return Reply(
-        message.text,
-        parts=message.parts,
-        outcome=outcomes.get(turn.finish or "stop", "done"),
-        usage=turn.usage,
-        usage_tree=turn.usage + turn.tree,
-        turn=turn.number,
-    )
+    except Exception as error:  # noqa: BLE001 - reported below; the turn is over and settled
+        failure = error
+    agent.registry.report(Owner(agent.path, agent.scope), "making its closing records durable", failure)
 
 
 async def _run_steps(agent: "Agent", turn: Turn) -> None:
@@ -197,11 +232,12 @@ async def _run_steps(agent: "Agent", turn: Turn) -> None:
             goes_on = await run_step(agent, turn, plan)
         finally:
             agent.session.append(StepEnded())
-        if goes_on or agent.inbox.next_step:
-            continue
-        await agent.registry.around(TurnStopping(agent, turn=turn.number), at=agent.scope, innermost=_stop)
-        if not agent.inbox.next_step:
-            return
+        if not goes_on and not agent._inbox.next_step:
+            await agent.registry.around(TurnStopping(agent, turn=turn.number), at=agent.scope, innermost=_stop)
+            if not agent._inbox.next_step:
+                return
+        # What waits is not claimed for a turn that has been cancelled meanwhile.
+        await trio.lowlevel.checkpoint_if_cancelled()
 
 
 async def _stop(event: TurnStopping) -> bool:
@@ -209,14 +245,14 @@ async def _stop(event: TurnStopping) -> bool:
 
 
 async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
-    claimed = agent.inbox.claim(with_turn=step == 1)
+    claimed = agent._inbox.claim(with_turn=step == 1)
     turn.deliveries += claimed
     assembly = await assemble(agent.registry, AssembleContext.of(agent))
     contexts = join_context_sections(render_context_sections(assembly))
     snapshot = project_snapshot(agent.session.snapshot, contexts)
-    messages: Sequence[UserMessage] = [delivery.message for delivery in claimed]
+    messages = [delivery.message for delivery in claimed]
     if snapshot is not None:
-        messages = [*messages, snapshot]
+        messages.append(snapshot)
     decision = await agent.registry.around(
         PreStep(agent, messages=tuple(messages), turn=turn.number, step=step), at=agent.scope, innermost=_enter
     )
@@ -228,4 +264,4 @@ async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
 
 
 async def _enter(event: PreStep) -> Enter | Reject:
-    return Enter(tuple(event.messages))
+    return Enter(event.messages)

@@ -50,7 +50,7 @@ def demo(
     problem = _problem_with(folder)
     if problem is not None:
         return _complain(problem, USAGE)
-    progress = Progress(open(os.devnull, "w", encoding="utf-8") if as_json else sys.stderr)  # noqa: SIM115 - until exit
+    progress = Progress(None if as_json else sys.stderr)
     store = JsonlStore(Path(log) if log is not None else state_folder())
     try:
         summary = trio.run(survey, os.path.abspath(folder), store, progress.follow)

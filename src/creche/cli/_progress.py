@@ -1,9 +1,7 @@
 """What the agents do, as plain lines, one an event."""
 
 import json
-import sys
 import time
-from collections.abc import Callable
 from typing import TextIO
 
 from creche.agent import Agent, LimiterWaited
@@ -25,27 +23,27 @@ WIDTH = 96
 
 
 class Progress:
-    """Writes what happens to a stream, with the seconds since the beginning."""
+    """Writes what happens to a stream, with the seconds since the beginning; to none if there is none."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream if stream is not None else sys.stderr
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
         self._begun = time.monotonic()
         self._paths: dict[str, str] = {}
         self.location: str | None = None
         """Where the log is, once it is known."""
-        self.live: Callable[[], list[str]] = list
-        """Paths of the agents that live at the moment."""
 
     def follow(self, host: Host, lead: Agent) -> None:
         """Follow every agent of a host from here on."""
         self.location = lead.journal.location
-        self.live = lambda: sorted(agent.path for agent in host.agents.values())
+        if self._stream is None:
+            return
         host.registrar.on(RecordAppended, self._record)
         host.registrar.on(LimiterWaited, lambda event: self.line(event.agent_path, "waits for the model's limit"))
         host.registrar.on(Fault, lambda event: self.line(event.owner, f"failed {event.what}: {event.error!r}"))
 
     def line(self, path: str, text: str) -> None:
         """Write one line."""
+        assert self._stream is not None, "without a stream nothing is followed"
         shown = "".join(char if char.isprintable() else " " for char in text)
         whole = f"{time.monotonic() - self._begun:6.2f}s  {path:<22} {shown}"
         self._stream.write(whole if len(whole) <= WIDTH else whole[: WIDTH - 3] + "...")

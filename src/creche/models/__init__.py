@@ -1,7 +1,8 @@
 """The seam to language models: requests, chunks, failures, and the fake models that need no key.
 
 An adapter (`Model`) knows one provider's wire. It is given a `ModelRequest` and yields chunks; everything
-else, retries included, is the loop's."""
+else, retries included, is the loop's.
+"""
 
 from creche._util import publish
 
@@ -9,8 +10,8 @@ from ._chunks import (
     Assembler as Assembler,
     Chunk as Chunk,
     Delta as Delta,
-    FinishReason as FinishReason,
     Finished as Finished,
+    FinishReason as FinishReason,
     ReasoningDelta as ReasoningDelta,
     StreamRun as StreamRun,
     TextDelta as TextDelta,
@@ -24,6 +25,8 @@ from ._failures import (
     failure_of_status as failure_of_status,
     model_error as model_error,
 )
+from ._function import FunctionModel as FunctionModel
+from ._items import Call as Call, Fail as Fail, Say as Say, call as call, fail as fail, say as say
 from ._model import (
     Capabilities as Capabilities,
     Model as Model,
@@ -40,24 +43,15 @@ from ._request import (
     Settings as Settings,
     Usage as Usage,
 )
-from .adapters import (
-    Call as Call,
-    Fail as Fail,
-    FunctionModel as FunctionModel,
-    Say as Say,
-    ScriptedModel as ScriptedModel,
-    call as call,
-    fail as fail,
-    say as say,
-)
+from ._scripted import ScriptedModel as ScriptedModel
 
 __all__ = [
+    "FAILURES",
     "Assembler",
     "Call",
     "Capabilities",
     "Chunk",
     "Delta",
-    "FAILURES",
     "Fail",
     "Failure",
     "FinishReason",

@@ -2,13 +2,15 @@
 
 Rule 1: an adapter yields deltas in the order in which they came, then `Finished`, which is last. A failure
 is a raised `ModelError`, never a chunk.
-Rule 2: a call whose answer was cut off by ``max-tokens`` is dropped; half a call must not run.
+Rule 2: calls of an answer that was cut off, by ``max-tokens`` or by a refusal, are dropped; half a call must
+not run.
 Rule 3: what is kept in the log is the message and the stream in runs of equal kind; expanding the runs
 gives back every delta.
+Rule 4: the message depends on what was said, not on how it was cut into deltas.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, assert_never
 
 import attrs
 
@@ -18,6 +20,18 @@ from ._failures import model_error
 from ._request import Usage
 
 FinishReason = Literal["stop", "tool-calls", "max-tokens", "refusal"]
+"""Why an answer ended."""
+
+CUT_OFF: tuple[FinishReason, ...] = ("max-tokens", "refusal")
+RunKind = Literal["text", "reasoning", "tool-call"]
+
+
+def _or_empty(text: str | None) -> str:
+    return text or ""
+
+
+def _or_none(text: str | None) -> str | None:
+    return text or None
 
 
 @attrs.frozen
@@ -34,21 +48,21 @@ class ReasoningDelta:
 
     text: str
     """The text."""
-    signature: str | None = attrs.field(default=None, kw_only=True)
-    """Provider-private state of the reasoning, when it comes."""
+    signature: str | None = attrs.field(default=None, converter=_or_none, kw_only=True)
+    """Provider-private state of the reasoning; it ends a stretch of it, what follows is another one."""
 
 
 @attrs.frozen
 class ToolCallDelta:
-    """More of a tool call."""
+    """More of a tool call. What a delta does not have may be ``None``, as many a wire has it, and is kept empty."""
 
     index: int
     """Which call of this answer, as the provider numbers them."""
-    id: str = attrs.field(default="", kw_only=True)
+    id: str = attrs.field(default="", converter=_or_empty, kw_only=True)
     """The call's id, if this delta has it."""
-    name: str = attrs.field(default="", kw_only=True)
-    """The tool's name, if this delta has it."""
-    arguments: str = attrs.field(default="", kw_only=True)
+    name: str = attrs.field(default="", converter=_or_empty, kw_only=True)
+    """The tool's name, whole, if this delta has it."""
+    arguments: str = attrs.field(default="", converter=_or_empty, kw_only=True)
     """More of the arguments' JSON text."""
 
 
@@ -63,17 +77,25 @@ class Finished:
 
 
 Delta = TextDelta | ReasoningDelta | ToolCallDelta
+"""A piece of an answer."""
 Chunk = TextDelta | ReasoningDelta | ToolCallDelta | Finished
 """What an adapter yields."""
+
+
+# ---------------------------------------------------------------- kept in runs
+
+
+def _as_pieces(pieces: Iterable[str]) -> tuple[str, ...]:
+    return tuple(pieces)
 
 
 @attrs.frozen
 class StreamRun:
     """Deltas of one kind in a row, packed."""
 
-    kind: Literal["text", "reasoning", "tool-call"]
+    kind: RunKind
     """Which kind of delta."""
-    pieces: tuple[str, ...] = attrs.field(kw_only=True)
+    pieces: tuple[str, ...] = attrs.field(converter=_as_pieces, kw_only=True)
     """Their texts, or the pieces of the arguments."""
     index: int = attrs.field(default=0, kw_only=True)
     """Which call, for tool calls."""
@@ -86,73 +108,97 @@ class StreamRun:
 def pack_stream(deltas: Iterable[Delta]) -> tuple[StreamRun, ...]:
     """Return the deltas as runs; `expand_stream` gives them back."""
     runs: list[StreamRun] = []
+    head: tuple[RunKind, int, str, str] | None = None
     pieces: list[str] = []
-    head: tuple[Literal["text", "reasoning", "tool-call"], int, str, str] | None = None
     for delta in deltas:
-        match delta:
-            case TextDelta():
-                kind, extra, piece = ("text", 0, "", ""), False, delta.text
-            case ReasoningDelta():
-                kind, extra, piece = ("reasoning", 0, "", delta.signature or ""), bool(delta.signature), delta.text
-            case ToolCallDelta():
-                kind, extra, piece = (
-                    ("tool-call", delta.index, delta.id, delta.name),
-                    bool(delta.id or delta.name),
-                    delta.arguments,
-                )
-        if head is None or extra or head[:2] != kind[:2]:
+        own, piece = _head_and_piece(delta)
+        # What only the first delta of a run can carry begins another one.
+        if head is None or own[2] or own[3] or own[:2] != head[:2]:
             if head is not None:
-                runs.append(StreamRun(head[0], pieces=tuple(pieces), index=head[1], id=head[2], name=head[3]))
-            head, pieces = kind, []  # type: ignore[assignment]  # mypy widens the literals
+                runs.append(_run(head, pieces))
+            head, pieces = own, []
         pieces.append(piece)
     if head is not None:
-        runs.append(StreamRun(head[0], pieces=tuple(pieces), index=head[1], id=head[2], name=head[3]))
+        runs.append(_run(head, pieces))
     return tuple(runs)
+
+
+def _head_and_piece(delta: Delta) -> tuple[tuple[RunKind, int, str, str], str]:
+    match delta:
+        case TextDelta():
+            return ("text", 0, "", ""), delta.text
+        case ReasoningDelta():
+            return ("reasoning", 0, "", delta.signature or ""), delta.text
+        case ToolCallDelta():
+            return ("tool-call", delta.index, delta.id, delta.name), delta.arguments
+        case _:
+            assert_never(delta)
+
+
+def _run(head: tuple[RunKind, int, str, str], pieces: list[str]) -> StreamRun:
+    kind, index, call_id, name = head
+    return StreamRun(kind, pieces=pieces, index=index, id=call_id, name=name)
 
 
 def expand_stream(runs: Iterable[StreamRun]) -> Iterator[Delta]:
     """Yield every delta of the packed runs, in order."""
     for run in runs:
-        for number, piece in enumerate(run.pieces):
-            first = number == 0
+        call_id, name = run.id, run.name
+        for piece in run.pieces:
             match run.kind:
                 case "text":
                     yield TextDelta(piece)
                 case "reasoning":
-                    yield ReasoningDelta(piece, signature=(run.name or None) if first else None)
+                    yield ReasoningDelta(piece, signature=name)
                 case "tool-call":
-                    yield ToolCallDelta(
-                        run.index, id=run.id if first else "", name=run.name if first else "", arguments=piece
-                    )
+                    yield ToolCallDelta(run.index, id=call_id, name=name, arguments=piece)
+                case _:
+                    assert_never(run.kind)
+            call_id = name = ""
+
+
+# ---------------------------------------------------------------- added up
+
+
+@attrs.define(eq=False)
+class _Stretch:
+    """Text or reasoning, as far as it has come."""
+
+    kind: Literal["text", "reasoning"]
+    pieces: list[str]
+    signature: str | None = None
+
+    def part(self) -> TextPart | ReasoningPart:
+        text = "".join(self.pieces)
+        return TextPart(text) if self.kind == "text" else ReasoningPart(text, signature=self.signature)
 
 
 @attrs.define(eq=False)
 class _OpenCall:
+    """A tool call, as far as it has come."""
+
     index: int
     id: str
-    name: str = ""
-    arguments: list[str] = attrs.field(factory=list)
+    name: str
+    arguments: list[str]
 
 
 @attrs.define(eq=False)
 class Assembler:
     """Adds deltas up to one assistant message. Lives for one attempt."""
 
-    deltas: list[Delta] = attrs.field(factory=list)
+    deltas: list[Delta] = attrs.field(factory=list[Delta], init=False)
     """Every delta so far."""
-    finished: Finished | None = None
+    finished: Finished | None = attrs.field(default=None, init=False)
     """How it ended, once it has."""
-    _parts: list[TextPart | ReasoningPart | _OpenCall] = attrs.field(factory=list)
-    _open: dict[int, _OpenCall] = attrs.field(factory=dict)
-    _texts: list[str] = attrs.field(factory=list)
-    _text_kind: str = ""
-    _signature: str | None = None
+    _parts: list[_Stretch | _OpenCall] = attrs.field(factory=list[_Stretch | _OpenCall], init=False)
+    _open: dict[int, _OpenCall] = attrs.field(factory=dict[int, _OpenCall], init=False)
 
     def feed(self, chunk: Chunk) -> None:
         """Take the next chunk.
 
         Raises:
-          ModelError: A chunk came after the end.
+          ModelError: A chunk came after the end, or the answer ends with a call that names no tool.
         """
         if self.finished is not None:
             raise model_error("malformed", "the model streamed on after it had finished")
@@ -164,64 +210,86 @@ class Assembler:
             case ToolCallDelta():
                 self._call(chunk)
             case Finished():
-                self.finished = chunk
+                self._finish(chunk)
                 return
+            case _:
+                assert_never(chunk)
         self.deltas.append(chunk)
 
     def message(self, *, cut: bool = False) -> AssistantMessage:
         """Return what was said.
 
+        A call without an id of its own is given one: ``call-`` and its index, or the next number that is free.
+
         Args:
           cut: The stream did not end by itself: calls and blank parts are left out.
         """
-        self._close_text()
-        without_calls = cut or (self.finished is not None and self.finished.reason == "max-tokens")
+        without_calls = cut or (self.finished is not None and self.finished.reason in CUT_OFF)
+        ids = _Ids([part.id for part in self._parts if isinstance(part, _OpenCall)])
         parts: list[AssistantPart] = []
-        taken: set[str] = set()
-        for part in self._parts:
-            if isinstance(part, _OpenCall):
-                if not without_calls:
-                    call_id = part.id if part.id and part.id not in taken else _free_id(part, taken)
-                    taken.add(call_id)
-                    parts.append(ToolCall(call_id, name=part.name, arguments="".join(part.arguments)))
-            elif not cut or part.text.strip():
-                parts.append(part)
-        return AssistantMessage(tuple(parts))
+        for each in self._parts:
+            if isinstance(each, _Stretch):
+                part = each.part()
+                if not cut or part.text.strip():
+                    parts.append(part)
+            elif not without_calls:
+                parts.append(ToolCall(ids.take(each), name=each.name, arguments="".join(each.arguments)))
+        return AssistantMessage(parts)
 
     def stream(self) -> tuple[StreamRun, ...]:
         """Return the deltas, packed."""
         return pack_stream(self.deltas)
 
-    def _say(self, kind: str, text: str, signature: str | None) -> None:
-        if kind != self._text_kind:
-            self._close_text()
-            self._text_kind = kind
-        self._texts.append(text)
-        self._signature = signature or self._signature
-
-    def _close_text(self) -> None:
-        text = "".join(self._texts)
-        if text or self._signature:
-            is_text = self._text_kind == "text"
-            self._parts.append(TextPart(text) if is_text else ReasoningPart(text, signature=self._signature))
-        self._texts = []
-        self._text_kind = ""
-        self._signature = None
+    def _say(self, kind: Literal["text", "reasoning"], text: str, signature: str | None) -> None:
+        if not text and not signature:
+            return  # many a wire has an empty text in every chunk
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Stretch) or last.kind != kind or last.signature is not None:
+            last = _Stretch(kind, [])
+            self._parts.append(last)
+        last.pieces.append(text)
+        last.signature = signature
 
     def _call(self, delta: ToolCallDelta) -> None:
-        self._close_text()
         call = self._open.get(delta.index)
-        # Some providers number two calls alike; another id on the same index is another call.
         if call is None or (delta.id and call.id and delta.id != call.id):
-            call = self._open[delta.index] = _OpenCall(delta.index, delta.id)
-            self._parts.append(call)
+            call = self._open[delta.index] = self._other_call(delta, call)
         call.id = call.id or delta.id
         call.name = call.name or delta.name
         call.arguments.append(delta.arguments)
 
+    def _other_call(self, delta: ToolCallDelta, current: _OpenCall | None) -> _OpenCall:
+        """Return the call that a delta belongs to which is not, by its index and id, more of the current one."""
+        if current is not None:
+            # Some providers number two calls alike, and there another id is another call. Others make up an
+            # id for each delta; but only the first delta of a call names the tool.
+            for part in self._parts:
+                if isinstance(part, _OpenCall) and part.index == delta.index and part.id == delta.id:
+                    return part
+            if not delta.name:
+                return current
+        call = _OpenCall(delta.index, delta.id, delta.name, [])
+        self._parts.append(call)
+        return call
 
-def _free_id(call: _OpenCall, taken: set[str]) -> str:
-    number = call.index
-    while (name := f"call-{number}") in taken:
-        number += 1
-    return name
+    def _finish(self, chunk: Finished) -> None:
+        self.finished = chunk
+        nameless = [part.index for part in self._parts if isinstance(part, _OpenCall) and not part.name]
+        if nameless and chunk.reason not in CUT_OFF:
+            raise model_error("malformed", f"the model's tool call {nameless[0]} does not say which tool")
+
+
+class _Ids:
+    """Ids of the calls of one answer: those that the provider gave, once each, and others where there is none."""
+
+    def __init__(self, given: Iterable[str]) -> None:
+        self._given = set(given)
+        self._taken: set[str] = set()
+
+    def take(self, call: _OpenCall) -> str:
+        name, number = call.id, call.index
+        if not name or name in self._taken:
+            while (name := f"call-{number}") in self._taken or name in self._given:
+                number += 1
+        self._taken.add(name)
+        return name

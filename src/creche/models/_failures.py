@@ -51,30 +51,43 @@ FAILURES: Mapping[str, Failure] = _table(
 )
 """Every kind of failure by its code."""
 
-_OVERFLOW = re.compile(r"context.{0,20}(length|window)|maximum context|too many tokens|prompt is too long", re.IGNORECASE)
-_QUOTA = re.compile(r"insufficient.quota|billing|credit balance|quota exceeded", re.IGNORECASE)
-_MODEL = re.compile(r"model.{0,60}(not found|does not exist|not exist|unknown)", re.IGNORECASE)
+# By status and wording, the first that fits; else by status alone.
+_WORDINGS = (
+    (
+        (400, 413),
+        re.compile(
+            r"context.{0,20}(length|window|size)|maximum context|too many tokens|(prompt|input) is too long"
+            r"|token count.{0,40}exceeds",
+            re.IGNORECASE,
+        ),
+        "context-overflow",
+    ),
+    (
+        (400, 403, 429),
+        re.compile(r"insufficient.(quota|balance|credit|funds)|billing|credit balance|quota exceeded", re.IGNORECASE),
+        "quota",
+    ),
+    ((400,), re.compile(r"model.{0,60}(not found|does not exist|not exist|unknown)", re.IGNORECASE), "unknown-model"),
+)
+_STATUSES = {
+    401: "credential",
+    402: "quota",
+    403: "credential",
+    404: "unknown-model",
+    408: "timeout",
+    429: "rate-limit",
+    503: "overloaded",
+    529: "overloaded",
+}
+_FIRST_SERVER_STATUS = 500
 
 
 def failure_of_status(status: int, text: str = "") -> str:
     """Return the code of a failure from an HTTP status and the text of the answer."""
-    if status in (400, 413) and _OVERFLOW.search(text):
-        return "context-overflow"
-    if status in (400, 402, 403, 429) and _QUOTA.search(text):
-        return "quota"
-    if status == 404 or (status == 400 and _MODEL.search(text)):
-        return "unknown-model"
-    if status in (401, 403):
-        return "credential"
-    if status == 408:
-        return "timeout"
-    if status == 429:
-        return "rate-limit"
-    if status in (503, 529):
-        return "overloaded"
-    if status >= 500:
-        return "server"
-    return "invalid-request"
+    for statuses, wording, code in _WORDINGS:
+        if status in statuses and wording.search(text):
+            return code
+    return _STATUSES.get(status, "server" if status >= _FIRST_SERVER_STATUS else "invalid-request")
 
 
 def model_error(code: str, message: str, *, provider: str = "", retry_after: float | None = None) -> ModelError:
@@ -85,7 +98,12 @@ def model_error(code: str, message: str, *, provider: str = "", retry_after: flo
       message: What happened, without keys or headers.
       provider: Name of the provider.
       retry_after: Seconds to wait, a float, if the provider said so.
+
+    Raises:
+      ValueError: The table has no such code; the message lists those it has.
     """
-    failure = FAILURES[code]
+    failure = FAILURES.get(code)
+    if failure is None:
+        raise ValueError(f"no kind of failure has the code {code!r}; there are {', '.join(FAILURES)}")
     kind = ContextOverflowError if code == "context-overflow" else ModelError
     return kind(message, provider=provider, retryable=failure.retryable, retry_after=retry_after, code=code)

@@ -1,7 +1,8 @@
 """The seam to models: what an adapter is, and how one is found by name."""
 
+import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar, Literal, Protocol
 
@@ -32,10 +33,12 @@ class RetryPolicy:
         """Return the seconds to wait after attempt 1, 2, ..., or ``None`` to give up."""
         if not error.retryable or attempt > self.retries:
             return None
-        if error.retry_after is not None:
-            return error.retry_after
-        delay = min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay)
-        return delay * (1 + self.jitter * random.random())  # noqa: S311 - spreads retries, guards nothing
+        asked = error.retry_after
+        if asked is not None and math.isfinite(asked):
+            return max(asked, 0.0)
+        # No float is longer than 2 ** 1023.
+        delay = min(self.first_delay * 2.0 ** min(attempt - 1, 1000), self.longest_delay)
+        return delay * (1 + self.jitter * random.random())
 
 
 @attrs.frozen
@@ -52,13 +55,17 @@ class Capabilities:
     """Whether the model can be told of tools that come and go."""
 
 
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)
+
+
 @attrs.frozen
 class PreparedCall:
     """What an adapter says about one call before it is made."""
 
     settings: Settings
     """The settings with the adapter's defaults filled in."""
-    defaults: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    defaults: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
     """Names of the options that were filled in."""
     context_window: int | None = attrs.field(default=None, kw_only=True)
     """Tokens that fit, if known."""
@@ -74,12 +81,20 @@ class Model(Protocol):
     One adapter serves any number of agents at once. The SDK's own retries are switched off.
     """
 
-    provider: str
-    """Name of the provider, for settings and messages."""
-    model: str
-    """Name of the model to ask when a route names none."""
-    limiter: trio.CapacityLimiter | None
-    """How many requests may be under way at once; ``None`` is any number."""
+    @property
+    def provider(self) -> str:
+        """Name of the provider, for settings and messages."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Name of the model to ask when a route names none."""
+        ...
+
+    @property
+    def limiter(self) -> trio.CapacityLimiter | None:
+        """How many requests may be under way at once; ``None`` is any number."""
+        ...
 
     async def prepare(self, settings: Settings, /) -> PreparedCall:
         """Return what is known of a call before it is made.
@@ -91,8 +106,9 @@ class Model(Protocol):
     def stream(self, request: ModelRequest, /) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Open the answer to a request.
 
-        Contract: raises `ModelError` on entering or from the iterator; the last chunk is `Finished`; leaving
-        the block, also when cancelled, closes the connection.
+        Contract: raises `ModelError` on entering or from the iterator; the last chunk is `Finished`; each call
+        has an id that is unique in the history, made up where the wire has none; leaving the block, also when
+        cancelled, closes the connection.
         """
         ...
 

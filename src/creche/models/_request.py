@@ -4,37 +4,69 @@ The canonical bytes of a request are one JSON line of settings, one of tools, on
 declared order. Prefix, equality, diff and fork are defined on them. Settings and tools stay together in a
 `RequestHead`, which is one value for as long as they do not change and keeps their encoding; messages keep
 theirs. So the bytes of the next request cost what is new in it.
+
+Two requests have the same bytes exactly if their settings, tools and messages are equal, but for what a model
+is not told: who filled in an option, and the source of a user message.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+import math
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from creche._util import canonical_json
+from creche._util import canonical_json, clean_text
 from creche.messages import Message, SystemMessage, ToolMessage, ToolSchema, UserMessage
 
 SAID_BY_OTHERS = ("user", "agent")
 """Sources of user-role messages that come from people and agents rather than from the framework."""
 
 
+def _clean_optional(text: str | None) -> str | None:
+    return None if text is None else clean_text(text)
+
+
+def _as_float(number: float | None) -> float | None:
+    # Equal numbers are to be the same bytes: 1 is 1.0, and -0.0 is 0.0.
+    if number is None:
+        return None
+    if not math.isfinite(number):
+        raise ValueError(f"an option of a request is a finite number, not {number!r}")
+    return float(number) + 0.0
+
+
+def _as_int(number: int | None) -> int | None:
+    return None if number is None else int(operator.index(number))
+
+
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        raise TypeError(f"give a list of texts, not the one text {texts!r}")
+    return tuple([clean_text(text) for text in texts])
+
+
+def _schemas(tools: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
+    return tuple(tools)
+
+
 @attrs.frozen
 class ModelOptions:
     """What may be set for a request; ``None`` leaves it to the provider."""
 
-    effort: str | None = None
+    effort: str | None = attrs.field(default=None, converter=_clean_optional)
     """How hard a reasoning model should think, in the provider's words."""
-    max_tokens: int | None = attrs.field(default=None, kw_only=True)
+    max_tokens: int | None = attrs.field(default=None, converter=_as_int, kw_only=True)
     """Longest answer, in tokens."""
-    temperature: float | None = attrs.field(default=None, kw_only=True)
+    temperature: float | None = attrs.field(default=None, converter=_as_float, kw_only=True)
     """Sampling temperature."""
-    top_p: float | None = attrs.field(default=None, kw_only=True)
+    top_p: float | None = attrs.field(default=None, converter=_as_float, kw_only=True)
     """Nucleus sampling."""
-    seed: int | None = attrs.field(default=None, kw_only=True)
+    seed: int | None = attrs.field(default=None, converter=_as_int, kw_only=True)
     """Seed for sampling, where the provider has one."""
-    stop: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    stop: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
     """Texts that end the answer."""
-    tool_choice: str | None = attrs.field(default=None, kw_only=True)
+    tool_choice: str | None = attrs.field(default=None, converter=_clean_optional, kw_only=True)
     """``"auto"``, ``"none"``, ``"required"``, or the name of the one tool to call."""
 
 
@@ -42,9 +74,9 @@ class ModelOptions:
 class Settings:
     """Where a request goes and how it is to be answered."""
 
-    provider: str
+    provider: str = attrs.field(converter=clean_text)
     """Name of the model provider."""
-    model: str = attrs.field(kw_only=True)
+    model: str = attrs.field(converter=clean_text, kw_only=True)
     """Name of the model, in the provider's words."""
     options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
     """Sampling and the like."""
@@ -56,9 +88,9 @@ class RequestHead:
 
     settings: Settings
     """Where it goes and how it is to be answered."""
-    tools: tuple[ToolSchema, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    tools: tuple[ToolSchema, ...] = attrs.field(default=(), converter=_schemas, kw_only=True)
     """What the model may call, in prompt order."""
-    defaults: tuple[str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    defaults: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
     """Names of the options that the adapter filled in, so that another route may fill in its own."""
 
     @functools.cached_property

@@ -4,7 +4,9 @@ A preset that extends another is bound under it, so what the organisation says r
 team, and a restriction holds downwards.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 
 import attrs
 
@@ -16,6 +18,20 @@ from creche.scope import Mounts, Plugin, ScopeKey, SetupItem, bind_scope_parent
 from creche.tools import Mode, Tool
 
 
+def _as_setup(items: Iterable[SetupItem]) -> tuple[SetupItem, ...]:
+    return tuple(items)
+
+
+def _as_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    return tuple(tools)
+
+
+def _as_names(names: Iterable[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise ConfigError([("grants", f"takes a list of names, not the one text {names!r}")])
+    return frozenset(names)
+
+
 @attrs.frozen(eq=False)
 class Preset:
     """A named composition."""
@@ -24,11 +40,11 @@ class Preset:
     """What agents and other presets call it."""
     extends: str | None = attrs.field(default=None, kw_only=True)
     """The preset it builds on; it is mounted first."""
-    setup: "tuple[SetupItem, ...]" = attrs.field(default=(), converter=tuple, kw_only=True)
+    setup: tuple[SetupItem, ...] = attrs.field(default=(), converter=_as_setup, kw_only=True)
     """What is registered on the preset's scope: entries, plugins, functions of a registrar."""
     persona: Text | None = attrs.field(default=None, kw_only=True)
     """Who its agents are."""
-    tools: tuple[Tool, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    tools: tuple[Tool, ...] = attrs.field(default=(), converter=_as_tools, kw_only=True)
     """Tools of its agents."""
     present_as: Mode | None = attrs.field(default=None, kw_only=True)
     """How tools are shown to the model; the chain decides if absent."""
@@ -36,7 +52,7 @@ class Preset:
     """What its agents ask; its base's if absent."""
     budget: Budget | None = attrs.field(default=None, kw_only=True)
     """Limits of each of its agents and everything below them."""
-    grants: frozenset[str] = attrs.field(default=(), converter=frozenset, kw_only=True)
+    grants: frozenset[str] = attrs.field(default=frozenset(), converter=_as_names, kw_only=True)
     """Tools that a subagent under this preset may see although the agent that starts it does not."""
 
 
@@ -91,51 +107,62 @@ class StandingPresets:
 
 
 async def mount_presets(presets: Iterable[Preset], mounts: Mounts) -> StandingPresets:
-    """Mount presets, each once and a base before what extends it.
+    """Mount presets, each once and a base before what extends it; if one fails, none is left.
 
     Raises:
       ConfigError: A name is used twice, a base does not exist, or presets extend each other in a circle.
       PluginError: A setup failed.
+      CrecheError: A setup raised it.
     """
-    by_name = _checked(tuple(presets))
     standing: dict[str, Standing] = {}
-
-    async def mount(preset: Preset) -> Standing:
-        if preset.name not in standing:
-            base = None if preset.extends is None else await mount(by_name[preset.extends])
+    async with AsyncExitStack() as undo:
+        for preset in _in_order(_checked(tuple(presets))):
+            base = None if preset.extends is None else standing[preset.extends]
             scope = ScopeKey(f"preset {preset.name}")
             bind_scope_parent(scope, None if base is None else base.scope)
-            items = expand_setup(
-                persona=preset.persona, tools=preset.tools, mode=preset.present_as, setup=preset.setup
-            )
-            await mounts.mount(Plugin(f"preset {preset.name}", items), scope=scope)
+            items = expand_setup(persona=preset.persona, tools=preset.tools, mode=preset.present_as, setup=preset.setup)
+            mounted = await mounts.mount(Plugin(f"preset {preset.name}", items), scope=scope)
+            undo.push_async_callback(mounted.unmount)
             standing[preset.name] = Standing(preset, scope=scope, base=base)
-        return standing[preset.name]
-
-    for preset in by_name.values():
-        await mount(preset)
+        undo.pop_all()
     return StandingPresets(standing)
 
 
+def _in_order(presets: Mapping[str, Preset]) -> Iterable[Preset]:
+    """Return presets in the order in which they are given, but each after the one that it extends."""
+    ordered: dict[str, Preset] = {}
+
+    def put(preset: Preset) -> None:
+        if preset.name not in ordered:
+            if preset.extends is not None:
+                put(presets[preset.extends])
+            ordered[preset.name] = preset
+
+    for preset in presets.values():
+        put(preset)
+    return ordered.values()
+
+
 def _checked(presets: tuple[Preset, ...]) -> dict[str, Preset]:
+    by_name = {preset.name: preset for preset in presets}
     problems: list[tuple[str, str]] = []
-    by_name: dict[str, Preset] = {}
+    for name, number in Counter(preset.name for preset in presets).items():
+        if number > 1:
+            problems.append((f"presets.{name}", f"there are {number} of this name; rename all but one"))
     for preset in presets:
-        if preset.name in by_name:
-            problems.append((f"presets.{preset.name}", "there are two of this name; rename one"))
-        by_name[preset.name] = preset
-    for preset in presets:
-        if preset.extends is not None and preset.extends not in by_name:
-            known = ", ".join(sorted(by_name))
-            problems.append((f"presets.{preset.name}", f"extends {preset.extends!r}, which is not there; there are: {known}"))
-        elif _circle(preset, by_name):
-            problems.append((f"presets.{preset.name}", f"extends {preset.extends!r}, which leads back to itself"))
+        where = f"presets.{preset.name}.extends"
+        if preset.extends is None:
+            continue
+        if preset.extends not in by_name:
+            problems.append((where, f"there is no preset {preset.extends!r}; there are: {', '.join(sorted(by_name))}"))
+        elif _is_circular(preset, by_name):
+            problems.append((where, f"{preset.extends!r} leads back to itself"))
     if problems:
         raise ConfigError(problems)
     return by_name
 
 
-def _circle(preset: Preset, by_name: Mapping[str, Preset]) -> bool:
+def _is_circular(preset: Preset, by_name: Mapping[str, Preset]) -> bool:
     seen: set[str] = set()
     current: Preset | None = preset
     while current is not None and current.extends is not None:

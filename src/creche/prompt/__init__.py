@@ -1,7 +1,8 @@
 """The prompt: sections, runtime contexts, variables and tool schemas, assembled once a step and rendered strictly.
 
 Sections make up the system prompt, which stays byte-stable; runtime contexts go to the tail of the history
-as a snapshot when they change."""
+as a snapshot when they change.
+"""
 
 from creche._util import publish
 
@@ -44,27 +45,27 @@ from ._render import (
 )
 
 __all__ = [
-    "AgentView",
-    "AssembleContext",
-    "AssemblePrompt",
     "CONTEXT_LEAD",
     "CONTEXT_ORDERS",
     "IDENTITY_SECTION",
-    "Origin",
     "PERSONA_ORDER",
     "PERSONA_SECTION",
     "PERSONA_SUFFIX_SECTION",
+    "SECTION_ORDERS",
+    "UNLISTED_TOOLS",
+    "AgentView",
+    "AssembleContext",
+    "AssemblePrompt",
+    "Origin",
     "Piece",
     "PromptAssembly",
     "RuntimeContext",
-    "SECTION_ORDERS",
     "Section",
     "SuppressRuntimeContext",
     "Text",
     "ToolOrder",
     "ToolProvider",
     "ToolSchemas",
-    "UNLISTED_TOOLS",
     "Variable",
     "assemble",
     "context_order",

@@ -5,19 +5,20 @@ sorted entries, the finished pieces of fixed texts. The rest is evaluated at eac
 that `assemble` reads in; a shadowed source function is never called.
 """
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import attrs
 
 from creche.errors import PromptError
 from creche.messages import ToolSchema
-from creche.scope import Derivation, Level, Operation, Registration, Registry, ScopeKey, place_name
+from creche.scope import Derivation, Level, NamedEntry, Operation, Registration, Registry, ScopeKey, place_name
 
 from ._entries import (
+    TOOL_ORDER_NAME,
     UNLISTED_TOOLS,
     AssembleContext,
     RuntimeContext,
@@ -27,7 +28,11 @@ from ._entries import (
     ToolProvider,
     ToolSchemas,
     Variable,
+    check_variable_name,
 )
+
+T = TypeVar("T")
+N = TypeVar("N", bound=NamedEntry)
 
 
 @attrs.frozen
@@ -68,19 +73,44 @@ class Piece:
         return self.origin.name
 
 
+def _as_pieces(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    return tuple(pieces)
+
+
+def _as_tools(tools: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
+    return tuple(tools)
+
+
+def _as_variables(variables: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    if isinstance(variables, MappingProxyType):
+        return variables  # an assembly's own, checked already
+    for name, value in variables.items():
+        check_variable_name(name)
+        _check_value(name, value)
+    return MappingProxyType(dict(variables))
+
+
+def _check_value(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise PromptError(f"variable {name!r} of an assembly is {_shown(value)}; it is a text or None")
+
+
+_NO_VARIABLES: Mapping[str, str | None] = MappingProxyType({})
+
+
 @attrs.frozen(eq=False)
 class PromptAssembly:
     """Everything that one step tells the model besides history. Immutable; wrappers return an evolved copy."""
 
-    sections: tuple[Piece, ...] = attrs.field(default=(), converter=tuple)
+    sections: tuple[Piece, ...] = attrs.field(default=(), converter=_as_pieces)
     """The system prompt, in order."""
-    contexts: tuple[Piece, ...] = attrs.field(default=(), converter=tuple)
+    contexts: tuple[Piece, ...] = attrs.field(default=(), converter=_as_pieces, kw_only=True)
     """The runtime contexts, in order."""
-    tools: tuple[ToolSchema, ...] = attrs.field(default=(), converter=tuple)
+    tools: tuple[ToolSchema, ...] = attrs.field(default=(), converter=_as_tools, kw_only=True)
     """The tools, in order; the request's tools are these."""
-    variables: Mapping[str, str | None] = attrs.field(factory=dict, converter=MappingProxyType)
+    variables: Mapping[str, str | None] = attrs.field(default=_NO_VARIABLES, converter=_as_variables, kw_only=True)
     """Values of the registered variables; ``None`` is known but without a value this time."""
-    suppressed: tuple[str, ...] = ()
+    suppressed: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     """Names of runtime contexts that a `SuppressRuntimeContext` leaves out."""
 
 
@@ -98,61 +128,107 @@ class AssemblePrompt(Operation[PromptAssembly]):
     """What the registry gives."""
 
 
+# ---------------------------------------------------------------- derived once a registration
+
+
 @attrs.frozen(eq=False)
-class _Source:
-    """One effective entry, and its piece if the text is fixed."""
+class _Text:
+    """One effective section or context; if its text is fixed, the piece is there and nothing gives it."""
 
     origin: Origin
-    give: Callable[[AssembleContext], object] | None
     piece: Piece | None
+    give: Callable[[AssembleContext], object]
 
 
-def _derive_sources(levels: tuple[Level, ...]) -> tuple[_Source, ...]:
-    effective: dict[str, Registration] = {}
+@attrs.frozen(eq=False)
+class _Sections:
+    """The effective sections, in order, and those of them that claim to be the whole prompt."""
+
+    texts: tuple[_Text, ...]
+    complete: tuple[Origin, ...]
+
+
+@attrs.frozen(eq=False)
+class _Source:
+    """One effective variable, or one tool provider."""
+
+    label: str
+    name: str
+    owner: str
+    give: Callable[[AssembleContext], object]
+
+
+def _declared(levels: Iterable[Level], kind: type[T]) -> Iterator[tuple[T, Registration]]:
     for level in levels:
         for registration in level.tables[0]:
-            effective[registration.entry.name] = registration  # type: ignore[union-attr]  # sections and contexts are named
-    sources = [_source(registration) for registration in effective.values()]
-    return tuple(sorted(sources, key=lambda source: (source.origin.order, source.origin.name)))
+            entry = registration.entry
+            assert isinstance(entry, kind), "a table holds one kind"
+            yield entry, registration
 
 
-def _source(registration: Registration) -> _Source:
-    entry = registration.entry
-    assert isinstance(entry, Section | RuntimeContext), "the table holds one kind"
-    origin = Origin(
-        entry.name,
-        kind="section" if isinstance(entry, Section) else "runtime context",
-        order=entry.order,
-        owner=registration.owner.name,
-        scope=registration.scope,
-        interpolate=entry.interpolate,
-        complete=entry.complete,
+def _effective(levels: Iterable[Level], kind: type[N]) -> list[tuple[N, Registration]]:
+    nearest = {entry.name: (entry, registration) for entry, registration in _declared(levels, kind)}
+    return list(nearest.values())
+
+
+def _derive_sections(levels: tuple[Level, ...]) -> _Sections:
+    texts = _sorted([_text(entry, by) for entry, by in _effective(levels, Section)])
+    return _Sections(texts, tuple([text.origin for text in texts if text.origin.complete]))
+
+
+def _derive_contexts(levels: tuple[Level, ...]) -> tuple[_Text, ...]:
+    return _sorted([_text(entry, by) for entry, by in _effective(levels, RuntimeContext)])
+
+
+def _sorted(texts: list[_Text]) -> tuple[_Text, ...]:
+    return tuple(sorted(texts, key=lambda text: (text.origin.order, text.origin.name)))
+
+
+def _text(entry: Section | RuntimeContext, by: Registration) -> _Text:
+    origin = Origin(entry.name, order=entry.order, owner=by.owner.name, scope=by.scope)
+    if isinstance(entry, Section):
+        origin = attrs.evolve(origin, interpolate=entry.interpolate, complete=entry.complete)
+    else:
+        origin = attrs.evolve(origin, kind="runtime context")
+    text = entry.text
+    return _Text(origin, Piece(origin, text), str) if isinstance(text, str) else _Text(origin, None, text)
+
+
+def _derive_variables(levels: tuple[Level, ...]) -> tuple[_Source, ...]:
+    return tuple(
+        [
+            _Source(_label(f"variable {entry.name!r}", by), entry.name, by.owner.name, entry.provider)
+            for entry, by in _effective(levels, Variable)
+        ]
     )
-    if isinstance(entry.text, str):
-        return _Source(origin, None, Piece(origin, entry.text))
-    return _Source(origin, entry.text, None)
 
 
-def _derive_variables(levels: tuple[Level, ...]) -> tuple[tuple[str, Callable[..., object], Registration], ...]:
-    effective: dict[str, Registration] = {}
-    for level in levels:
-        for registration in level.tables[0]:
-            effective[registration.entry.name] = registration  # type: ignore[union-attr]  # variables are named
-    return tuple((name, each.entry.provider, each) for name, each in effective.items())  # type: ignore[union-attr]
+def _derive_providers(levels: tuple[Level, ...]) -> tuple[_Source, ...]:
+    return tuple(
+        [
+            _Source(_label("a tool provider", by), "", by.owner.name, entry.provide)
+            for entry, by in _declared(levels, ToolProvider)
+        ]
+    )
 
 
-def _derive_providers(levels: tuple[Level, ...]) -> tuple[tuple[Callable[..., object], Registration], ...]:
-    return tuple((each.entry.provide, each) for level in levels for each in level.tables[0])  # type: ignore[union-attr]
+def _label(what: str, by: Registration) -> str:
+    return f"{what} of {by.owner.name!r} at {place_name(by.scope)}"
 
 
-SECTIONS = Derivation((Section,), derive=_derive_sources)
-CONTEXTS = Derivation((RuntimeContext,), derive=_derive_sources)
+SECTIONS = Derivation((Section,), derive=_derive_sections)
+CONTEXTS = Derivation((RuntimeContext,), derive=_derive_contexts)
 VARIABLES = Derivation((Variable,), derive=_derive_variables)
 PROVIDERS = Derivation((ToolProvider,), derive=_derive_providers)
 
 
+# ---------------------------------------------------------------- evaluated once a step
+
+
 async def assemble(registry: Registry, context: AssembleContext) -> PromptAssembly:
     """Assemble the prompt of a scope: one a step.
+
+    Each effective source function is called once, and none that is shadowed. It waits for wrappers alone.
 
     Raises:
       PromptError: A source function raised or gave no text, two sections are complete, a tool order lists
@@ -160,27 +236,26 @@ async def assemble(registry: Registry, context: AssembleContext) -> PromptAssemb
     """
     scope = context.scope
     suppressed = bool(registry.collect(SuppressRuntimeContext, scope))
-    variables = {name: _value(name, give, context, by) for name, give, by in registry.read(VARIABLES, scope)}
-    sources = registry.read(SECTIONS, scope)
-    context_sources = registry.read(CONTEXTS, scope)
-    schemas = _provided(registry.read(PROVIDERS, scope), context)
-    complete = _complete(sources)
-    sections = tuple([source.piece or _resolve(source, context) for source in sources])
-    contexts = () if suppressed else tuple([each.piece or _resolve(each, context) for each in context_sources])
-    order = registry.merge(ToolOrder, scope).get(ToolOrder.name)
+    variables = _values(registry.read(VARIABLES, scope), context)
+    sections, contexts = registry.read(SECTIONS, scope), registry.read(CONTEXTS, scope)
+    providers = registry.read(PROVIDERS, scope)
+    offered = _offered(providers, context)
+    if len(sections.complete) > 1:
+        raise PromptError(
+            f"only one section can be the complete prompt, not {' and '.join(map(str, sections.complete))}"
+        )
+    pieces = _pieces(sections.texts, context)
+    context_pieces = () if suppressed else _pieces(contexts, context)
     assembly = PromptAssembly(
-        sections,
-        contexts,
-        _ordered(schemas, order) if schemas or order is not None else (),
-        variables,
-        tuple([source.origin.name for source in context_sources]) if suppressed else (),
+        pieces,
+        contexts=context_pieces,
+        tools=_ordered(offered, providers, registry.merge(ToolOrder, scope).get(TOOL_ORDER_NAME)),
+        variables=MappingProxyType(variables),
+        suppressed=tuple([text.origin.name for text in contexts]) if suppressed else (),
     )
-    assembly = await registry.around(
-        AssemblePrompt(context, assembly=assembly), at=scope, innermost=_take_as_it_is
-    )
-    if complete is not None:
-        whole = next(piece for piece in sections if piece.origin is complete)
-        assembly = attrs.evolve(assembly, sections=(whole,))
+    assembly = await registry.around(AssemblePrompt(context, assembly=assembly), at=scope, innermost=_take_as_it_is)
+    if sections.complete:
+        assembly = attrs.evolve(assembly, sections=[each for each in pieces if each.origin is sections.complete[0]])
     if suppressed and assembly.contexts:
         assembly = attrs.evolve(assembly, contexts=())
     return assembly
@@ -190,85 +265,115 @@ async def _take_as_it_is(event: AssemblePrompt) -> PromptAssembly:
     return event.assembly
 
 
-def _value(
-    name: str, give: Callable[..., object], context: AssembleContext, registration: Registration
-) -> str | None:
-    try:
-        value = give(context)
-    except Exception as error:
-        raise PromptError(f"variable {name!r} of {registration.owner.name!r} raised {error!r}") from error
-    if value is None or isinstance(value, str):
-        return value
-    _discard(value)
-    raise PromptError(
-        f"variable {name!r} of {registration.owner.name!r} gave {value!r}; "
-        "a provider is a plain function that returns a text or None"
-    )
-
-
-def _resolve(source: _Source, context: AssembleContext) -> Piece:
-    assert source.give is not None, "fixed texts have their piece"
-    try:
-        text = source.give(context)
-    except Exception as error:
-        raise PromptError(f"{source.origin} raised {error!r}") from error
-    if isinstance(text, str):
-        return Piece(source.origin, text)
-    _discard(text)
-    raise PromptError(f"{source.origin} gave {text!r}; its text is a string or a plain function that returns one")
-
-
-def _discard(value: object) -> None:
-    if inspect.iscoroutine(value):
-        value.close()
-
-
-def _complete(sources: tuple[_Source, ...]) -> Origin | None:
-    complete = [source.origin for source in sources if source.origin.complete]
-    if len(complete) > 1:
-        raise PromptError(f"only one section can be the complete prompt, not {' and '.join(map(str, complete))}")
-    return complete[0] if complete else None
-
-
-def _provided(
-    providers: tuple[tuple[Callable[..., object], Registration], ...], context: AssembleContext
-) -> tuple[tuple[ToolSchemas, str], ...]:
-    provided = []
-    for provide, registration in providers:
-        owner = registration.owner.name
+def _values(sources: tuple[_Source, ...], context: AssembleContext) -> dict[str, str | None]:
+    values: dict[str, str | None] = {}
+    for source in sources:
         try:
-            schemas = provide(context)
-        except PromptError:
-            raise
+            value = source.give(context)
         except Exception as error:
-            raise PromptError(f"a tool provider of {owner!r} raised {error!r}") from error
+            raise _raised(source.label, error) from error
+        if value is not None and not isinstance(value, str):
+            raise _gave(source.label, value, "a provider is a plain function that returns a text or None")
+        values[source.name] = value
+    return values
+
+
+def _pieces(texts: tuple[_Text, ...], context: AssembleContext) -> tuple[Piece, ...]:
+    pieces: list[Piece] = []
+    for text in texts:
+        piece = text.piece
+        if piece is None:
+            try:
+                given = text.give(context)
+            except Exception as error:
+                raise _raised(str(text.origin), error) from error
+            if not isinstance(given, str):
+                raise _gave(str(text.origin), given, "its text is a string or a plain function that returns one")
+            piece = Piece(text.origin, given)
+        pieces.append(piece)
+    return tuple(pieces)
+
+
+def _offered(providers: tuple[_Source, ...], context: AssembleContext) -> tuple[ToolSchemas, ...]:
+    offered: list[ToolSchemas] = []
+    for provider in providers:
+        try:
+            schemas = provider.give(context)
+        except Exception as error:
+            raise _raised(provider.label, error) from error
         if not isinstance(schemas, ToolSchemas):
-            _discard(schemas)
-            raise PromptError(f"a tool provider of {owner!r} gave {schemas!r}; it returns ToolSchemas(...)")
-        provided.append((schemas, owner))
-    return tuple(provided)
+            raise _gave(provider.label, schemas, "it returns ToolSchemas(...)")
+        offered.append(schemas)
+    return tuple(offered)
 
 
-@functools.lru_cache(maxsize=1024)
-def _ordered(provided: tuple[tuple[ToolSchemas, str], ...], order: ToolOrder | None) -> tuple[ToolSchema, ...]:
-    # Kept by identity of what the providers gave, all of it immutable: the same tuple comes out for as long
-    # as they give the same, and the request's head stays one value.
-    by_name: dict[str, tuple[ToolSchema, str]] = {}
-    for schemas, owner in provided:
+def _raised(label: str, error: Exception) -> PromptError:
+    return PromptError(f"{label} raised {_shown(error)}")
+
+
+def _gave(label: str, value: object, expected: str) -> PromptError:
+    if inspect.iscoroutine(value):
+        value.close()  # else Python complains of it too, later and elsewhere
+    return PromptError(f"{label} gave {_shown(value)}; {expected}")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+
+
+def _shown(value: object) -> str:
+    return _SHORT.repr(value)
+
+
+# ---------------------------------------------------------------- the order of tools
+
+_KEPT_ORDERS = 8
+
+
+def _ordered(
+    offered: tuple[ToolSchemas, ...], providers: tuple[_Source, ...], order: ToolOrder | None
+) -> tuple[ToolSchema, ...]:
+    """Return the tools in order: the same tuple for as long as the providers give the same and the order stands.
+
+    So the request's head stays one value. What is kept lives with the schemas of the nearest provider, which
+    are what one agent has for itself if anything is, and goes with them.
+    """
+    if not offered:
+        return _put_in_order({}, (), order)
+    kept = offered[-1]._orders
+    others = offered[:-1]
+    found = kept.get(order)
+    if found is not None and found[0] == others:
+        return found[1]
+    ordered = _put_in_order(_by_name(offered, providers), offered, order)
+    if len(kept) >= _KEPT_ORDERS:
+        kept.clear()
+    kept[order] = (others, ordered)
+    return ordered
+
+
+def _by_name(offered: tuple[ToolSchemas, ...], providers: tuple[_Source, ...]) -> dict[str, ToolSchema]:
+    by_name: dict[str, ToolSchema] = {}
+    owners: dict[str, str] = {}
+    for schemas, provider in zip(offered, providers, strict=True):
+        owner = provider.owner
         for schema in schemas.schemas:
-            if schema.name == UNLISTED_TOOLS:
-                raise PromptError(f"{owner!r} offers a tool named {UNLISTED_TOOLS!r}, which is reserved for tool orders")
-            if schema.name in by_name:
-                raise PromptError(f"tool {schema.name!r} is offered by {by_name[schema.name][1]!r} and by {owner!r}")
-            by_name[schema.name] = (schema, owner)
-    names = sorted(by_name) if order is None else _in_order(order, provided, by_name)
-    return tuple([by_name[name][0] for name in names])
+            name = schema.name
+            if name == UNLISTED_TOOLS:
+                raise PromptError(f"{owner!r} offers a tool named {name!r}, which is reserved for tool orders")
+            if name in by_name:
+                raise PromptError(f"tool {name!r} is offered by {owners[name]!r} and by {owner!r}")
+            by_name[name] = schema
+            owners[name] = owner
+    return by_name
 
 
-def _in_order(
-    order: ToolOrder, provided: tuple[tuple[ToolSchemas, str], ...], present: Mapping[str, object]
-) -> list[str]:
-    known = {name for schemas, _ in provided for name in schemas.known_names}
+def _put_in_order(
+    by_name: Mapping[str, ToolSchema], offered: tuple[ToolSchemas, ...], order: ToolOrder | None
+) -> tuple[ToolSchema, ...]:
+    if order is None:
+        return tuple([by_name[name] for name in sorted(by_name)])
+    known = by_name.keys() | {name for schemas in offered for name in schemas.known_names}
     unknown = [name for name in order.names if name != UNLISTED_TOOLS and name not in known]
     if unknown:
         raise PromptError(
@@ -277,7 +382,7 @@ def _in_order(
     names: list[str] = []
     for name in order.names:
         if name == UNLISTED_TOOLS:
-            names += sorted(set(present) - set(order.names))
-        elif name in present:
+            names += sorted(by_name.keys() - set(order.names))
+        elif name in by_name:
             names.append(name)
-    return names
+    return tuple([by_name[name] for name in names])

@@ -2,10 +2,15 @@
 
 Source functions of all kinds are plain functions of the `AssembleContext`, called once an assembly; what
 has to wait belongs into a wrapper around `AssemblePrompt`.
+
+What can be wrong with an entry by itself is refused when it is made; what can only be wrong in its place, when
+a prompt is assembled.
 """
 
+import inspect
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal, Protocol
 
@@ -14,14 +19,14 @@ import attrs
 from creche.errors import PromptError
 from creche.messages import ToolSchema
 from creche.models import ModelOptions, Settings
-from creche.scope import ScopeKey
+from creche.scope import ScopeKey, place_name
 from creche.session import SessionLog
 
 UNLISTED_TOOLS = "<unlisted-tools>"
 """The marker in a tool order where the tools that it does not list stand."""
 OPEN_VARIABLE = "open"
 """Name of the built-in variable that writes two opening braces."""
-
+TOOL_ORDER_NAME = "tool order"
 VARIABLE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -80,7 +85,9 @@ class AssembleContext:
 
     def __attrs_post_init__(self) -> None:
         if self.agent is not None and self.scope is not self.agent.scope:
-            raise ValueError(f"the scope of agent {self.agent.path!r} is another one; use AssembleContext.of(agent)")
+            raise PromptError(
+                f"{place_name(self.scope)} is not the scope of agent {self.agent.path!r}; use AssembleContext.of(agent)"
+            )
 
     @classmethod
     def of(cls, agent: AgentView) -> "AssembleContext":
@@ -93,8 +100,28 @@ Text = str | Callable[[AssembleContext], str]
 
 
 def _check_order(entry: "Section | RuntimeContext", _attribute: object, order: float) -> None:
-    if not math.isfinite(order):
-        raise PromptError(f"{type(entry).__name__} {entry.name!r} has order {order}; an order is a finite number")
+    if not _is_finite(order):
+        raise PromptError(f"{type(entry).__name__} {entry.name!r} has order {order!r}; an order is a finite number")
+
+
+def _is_finite(number: object) -> bool:
+    # A whole number can be too long for a float, and is finite all the same.
+    return isinstance(number, int) or (isinstance(number, float) and math.isfinite(number))
+
+
+def _check_text(entry: "Section | RuntimeContext", _attribute: object, text: Text) -> None:
+    if not isinstance(text, str):
+        _check_source(f"the text of {type(entry).__name__} {entry.name!r}", text, "a string or a plain function")
+
+
+def _check_source(what: str, source: object, expected: str) -> None:
+    if not callable(source):
+        raise PromptError(f"{what} is {source!r}; it is {expected}")
+    if inspect.iscoroutinefunction(source):
+        raise PromptError(
+            f"{what} is the async function {getattr(source, '__qualname__', source)!r}; it is {expected}, "
+            "and what has to wait belongs into a wrapper around AssemblePrompt"
+        )
 
 
 @attrs.frozen(eq=False)
@@ -108,7 +135,7 @@ class Section:
     """Such as ``"team:rules"``."""
     order: float = attrs.field(kw_only=True, validator=_check_order)
     """Where it stands; `section_order` has the named places, 200 to 999 are free."""
-    text: Text = attrs.field(kw_only=True)
+    text: Text = attrs.field(kw_only=True, validator=_check_text)
     """The text; ``{{name}}`` in it is the value of a variable."""
     interpolate: bool = attrs.field(default=True, kw_only=True)
     """Whether variables are put in; false leaves braces alone."""
@@ -125,51 +152,115 @@ class RuntimeContext:
     """Such as ``"weather"``."""
     order: float = attrs.field(kw_only=True, validator=_check_order)
     """Where it stands among the others; `context_order` has the named places."""
-    text: Text = attrs.field(kw_only=True)
+    text: Text = attrs.field(kw_only=True, validator=_check_text)
     """The text; ``{{name}}`` in it is the value of a variable."""
-    interpolate: ClassVar[bool] = True
-    complete: ClassVar[bool] = False
     entry_shape: ClassVar[Literal["named"]] = "named"
+
+
+def check_variable_name(name: str) -> None:
+    """Refuse what cannot be the name of a variable.
+
+    Raises:
+      PromptError: It is illegal or built in.
+    """
+    if not VARIABLE_NAME.fullmatch(name):
+        raise PromptError(f"{name!r} cannot be the name of a variable: it must be like [a-z][a-z0-9_]*")
+    if name == OPEN_VARIABLE:
+        raise PromptError(f"variable {name!r} is built in (it writes two opening braces); choose another name")
+
+
+def _check_name(_entry: object, _attribute: object, name: str) -> None:
+    check_variable_name(name)
+
+
+def _check_provider(entry: "Variable", _attribute: object, provider: Callable[[AssembleContext], str | None]) -> None:
+    _check_source(f"the provider of variable {entry.name!r}", provider, "a plain function")
 
 
 @attrs.frozen(eq=False)
 class Variable:
     """A value for ``{{name}}``."""
 
-    name: str = attrs.field()
+    name: str = attrs.field(validator=_check_name)
     """Lower-case letters, digits and underscores, a letter first."""
-    provider: Callable[[AssembleContext], str | None]
-    """Called once an assembly; ``None`` means that there is no value this time."""
+    provider: Callable[[AssembleContext], str | None] = attrs.field(validator=_check_provider)
+    """Contract: called once an assembly; ``None`` means that there is no value this time."""
     entry_shape: ClassVar[Literal["named"]] = "named"
 
-    @name.validator
-    def _check_name(self, _attribute: object, name: str) -> None:
-        if not VARIABLE_NAME.fullmatch(name):
-            raise PromptError(f"{name!r} cannot be the name of a variable: it must be like [a-z][a-z0-9_]*")
-        if name == OPEN_VARIABLE:
-            raise PromptError(f"variable {name!r} is built in (it writes two opening braces); choose another name")
+
+def _check_listed(_entry: object, _attribute: object, names: tuple[str, ...]) -> None:
+    twice = sorted([name for name, times in Counter(names).items() if times > 1])
+    if twice:
+        raise PromptError(f"tool order lists {', '.join(map(repr, twice))} more than once")
+    if UNLISTED_TOOLS not in names:
+        raise PromptError(f"tool order {list(names)!r} must contain {UNLISTED_TOOLS!r} once, where the others stand")
+
+
+@attrs.frozen(eq=False)
+class ToolOrder:
+    """The order of tools in the request; made by `tool_order`."""
+
+    names: tuple[str, ...] = attrs.field(validator=_check_listed)
+    """Tool names, and the marker once."""
+    entry_shape: ClassVar[Literal["named"]] = "named"
+
+    @property
+    def name(self) -> str:
+        """The one name that all orders have, so that the nearest wins."""
+        return TOOL_ORDER_NAME
+
+
+def _as_schemas(schemas: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
+    found = tuple(schemas)
+    for schema in found:
+        _check_schema(schema)
+    return found
+
+
+def _check_schema(schema: object) -> None:
+    if not isinstance(schema, ToolSchema):
+        raise PromptError(f"ToolSchemas holds {schema!r}; it holds ToolSchema values")
+
+
+def _as_names(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(names)
+
+
+def _names_of(schemas: "ToolSchemas") -> frozenset[str]:
+    return frozenset([schema.name for schema in schemas.schemas])
 
 
 @attrs.frozen(eq=False)
 class ToolSchemas:
-    """What a tool provider has to offer."""
+    """What a tool provider has to offer.
 
-    schemas: tuple[ToolSchema, ...] = attrs.field(converter=tuple)
+    A provider whose tools have not changed returns the same object again: the order of its tools is kept with it.
+    """
+
+    schemas: tuple[ToolSchema, ...] = attrs.field(converter=_as_schemas)
     """The tools as the model is to see them."""
-    known_names: frozenset[str] = attrs.field(converter=frozenset, kw_only=True)
+    known_names: frozenset[str] = attrs.field(
+        default=attrs.Factory(_names_of, takes_self=True), converter=_as_names, kw_only=True
+    )
     """Names that exist, also those that are restricted away; the schemas' names if not given."""
+    # By order: what other providers offered before these schemas, and all of it in order.
+    _orders: dict[ToolOrder | None, tuple[tuple["ToolSchemas", ...], tuple[ToolSchema, ...]]] = attrs.field(
+        factory=dict[ToolOrder | None, tuple[tuple["ToolSchemas", ...], tuple[ToolSchema, ...]]],
+        init=False,
+        repr=False,
+    )
 
-    @known_names.default
-    def _names_of_schemas(self) -> Iterable[str]:
-        return [schema.name for schema in self.schemas]
+
+def _check_provide(_entry: object, _attribute: object, provide: Callable[[AssembleContext], ToolSchemas]) -> None:
+    _check_source("a tool provider", provide, "a plain function that returns ToolSchemas(...)")
 
 
 @attrs.frozen(eq=False)
 class ToolProvider:
     """A source of tool schemas; those of a scope and of all above it add up."""
 
-    provide: Callable[[AssembleContext], ToolSchemas]
-    """Called once an assembly."""
+    provide: Callable[[AssembleContext], ToolSchemas] = attrs.field(validator=_check_provide)
+    """Contract: called once an assembly."""
     entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
 
 
@@ -178,17 +269,6 @@ class SuppressRuntimeContext:
     """Leaves out the runtime contexts of a scope and all below it, for as long as one of these is registered."""
 
     entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
-
-
-@attrs.frozen(eq=False)
-class ToolOrder:
-    """The order of tools in the request; made by `tool_order`."""
-
-    names: tuple[str, ...]
-    """Tool names, and the marker once."""
-    name: ClassVar[str] = "tool order"
-    entry_shape: ClassVar[Literal["named"]] = "named"
-
 
 
 def tool_order(names: Iterable[str]) -> ToolOrder:
@@ -201,10 +281,6 @@ def tool_order(names: Iterable[str]) -> ToolOrder:
     Raises:
       PromptError: A name stands twice, or the marker not exactly once.
     """
-    listed = tuple(names)
-    twice = sorted({name for name in listed if listed.count(name) > 1})
-    if twice:
-        raise PromptError(f"tool order lists {', '.join(map(repr, twice))} more than once")
-    if UNLISTED_TOOLS not in listed:
-        raise PromptError(f"tool order {list(listed)!r} must contain {UNLISTED_TOOLS!r} once, where the others stand")
-    return ToolOrder(listed)
+    if isinstance(names, str):
+        raise PromptError(f"tool_order() takes a list of names, not the one text {names!r}")
+    return ToolOrder(tuple(names))

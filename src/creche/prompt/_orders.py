@@ -8,10 +8,16 @@ byte-identical across workspaces.
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from creche.errors import PromptError
+
 IDENTITY_SECTION = "harness:identity"
+"""Name of the section that says what the agent runs in; the host registers it."""
 PERSONA_SECTION = "deployment:persona"
+"""Name of the section that says who the agent is; a scope's own persona takes the place of the host's."""
 PERSONA_SUFFIX_SECTION = "deployment:persona-suffix"
+"""Name of the section for what varies by machine."""
 PERSONA_ORDER = 0
+"""Where the persona stands."""
 
 SECTION_ORDERS: Mapping[str, int] = MappingProxyType(
     {
@@ -42,7 +48,7 @@ SECTION_ORDERS: Mapping[str, int] = MappingProxyType(
         PERSONA_SUFFIX_SECTION: 1000,
     }
 )
-"""Policies 10-98, tool guidance 100-189, deployments 200-999 are free."""
+"""Where the named sections stand: policies at 10-98, tool guidance at 100-189; 200-999 is left to deployments."""
 
 CONTEXT_ORDERS: Mapping[str, int] = MappingProxyType(
     {"sandbox:policy": 110, "approval:policy": 115, "subagent:delegation": 120}
@@ -54,7 +60,7 @@ def section_order(name: str) -> int:
     """Return the order of a named section.
 
     Raises:
-      KeyError: The table has no such section; the message lists those it has.
+      PromptError: The table has no such section; the message lists those it has.
     """
     return _look_up(SECTION_ORDERS, name, "section")
 
@@ -63,12 +69,16 @@ def context_order(name: str) -> int:
     """Return the order of a named runtime context.
 
     Raises:
-      KeyError: The table has no such context; the message lists those it has.
+      PromptError: The table has no such context; the message lists those it has.
     """
     return _look_up(CONTEXT_ORDERS, name, "runtime context")
 
 
 def _look_up(table: Mapping[str, int], name: str, what: str) -> int:
-    if name not in table:
-        raise KeyError(f"the order table has no {what} {name!r}; it has: {', '.join(sorted(table))}")
-    return table[name]
+    order = table.get(name)
+    if order is None:
+        raise PromptError(
+            f"no place is set for a {what} named {name!r}; there is one for {', '.join(sorted(table))}, "
+            "and any finite number will do"
+        )
+    return order

@@ -10,6 +10,9 @@ not scanned again. ``{{open}}`` writes ``{{``.
 import functools
 from collections.abc import Iterable, Mapping
 
+import attrs
+
+from creche._util import clean_text
 from creche.errors import PromptError
 
 from ._assemble import Origin, Piece, PromptAssembly
@@ -28,7 +31,8 @@ def render_prompt(assembly: PromptAssembly) -> str:
       PromptError: A reference in a section is malformed, illegal, unknown or without a value.
     """
     variables = assembly.variables
-    return _SEPARATOR.join([text for piece in assembly.sections if (text := _interpolate(piece, variables))])
+    values = _values(variables)
+    return _SEPARATOR.join([text for piece in assembly.sections if (text := _fill(piece, values, variables))])
 
 
 def render_context_sections(assembly: PromptAssembly) -> tuple[Piece, ...]:
@@ -38,11 +42,12 @@ def render_context_sections(assembly: PromptAssembly) -> tuple[Piece, ...]:
       PromptError: A reference in a context is malformed, illegal, unknown or without a value.
     """
     variables = assembly.variables
+    values = _values(variables)
     return tuple(
         [
             piece if text is piece.text else Piece(piece.origin, text)
             for piece in assembly.contexts
-            if (text := _interpolate(piece, variables))
+            if (text := _fill(piece, values, variables))
         ]
     )
 
@@ -53,48 +58,71 @@ def join_context_sections(pieces: Iterable[Piece]) -> str:
     return _SEPARATOR.join([CONTEXT_LEAD, *texts]) if texts else ""
 
 
-def _interpolate(piece: Piece, variables: Mapping[str, str | None]) -> str:
+def _values(variables: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if value is not None}
+
+
+def _fill(piece: Piece, values: dict[str, str], variables: Mapping[str, str | None]) -> str:
+    """Return the text of a piece with variables put in, as valid Unicode: what is logged of it is compared with it."""
     text = piece.text
-    if "{{" not in text or not piece.origin.interpolate:
-        return text
-    literals, names = _parse(text)
-    if not names:
-        return text
-    pieces = [literals[0]]
-    for name, literal in zip(names, literals[1:], strict=True):
-        value = variables.get(name)
-        if value is None:
-            value = _without_value(name, piece.origin, variables)
-        pieces += (value, literal)
-    return "".join(pieces)
+    if "{{" in text and piece.origin.interpolate:
+        template = _parse_once(text) if len(text) <= _KEPT_LENGTH else _parse(text)
+        pieces = template.pieces.copy()
+        try:
+            for at, name in template.slots:
+                pieces[at] = values[name]
+        except KeyError:
+            raise _without_value(template, piece.origin, variables) from None
+        text = "".join(pieces)
+    return text if text.isascii() else clean_text(text)
 
 
-@functools.lru_cache(maxsize=1024)
-def _parse(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the literal stretches of a text and the names between them. A pure function of the text."""
-    literals: list[str] = []
-    names: list[str] = []
+@attrs.frozen(eq=False)
+class _Template:
+    """A text, taken apart."""
+
+    pieces: list[str]
+    """The stretches between names, and an empty one for each name."""
+    slots: tuple[tuple[int, str], ...]
+    """Which of them are for which names."""
+
+
+def _parse(text: str) -> _Template:
+    pieces: list[str] = []
+    slots: list[tuple[int, str]] = []
     start = 0
-    while (opening := text.find("{{", start)) >= 0:
-        closing = text.find("}}", opening + 2)
-        if closing < 0:
-            break
-        literals.append(text[start:opening])
-        names.append(text[opening + 2 : closing])
+    # Not a regular expression: one that looks for the next }} takes quadratic time where there is none.
+    while (opening := text.find("{{", start)) >= 0 and (closing := text.find("}}", opening + 2)) >= 0:
+        name = text[opening + 2 : closing]
+        pieces.append(text[start:opening])
+        if name == OPEN_VARIABLE:
+            pieces.append("{{")
+        else:
+            slots.append((len(pieces), name))
+            pieces.append("")
         start = closing + 2
-    literals.append(text[start:])
-    return tuple(literals), tuple(names)
+    pieces.append(text[start:])
+    return _Template(pieces, tuple(slots))
 
 
-def _without_value(name: str, origin: Origin, variables: Mapping[str, str | None]) -> str:
-    if name == OPEN_VARIABLE:
-        return "{{"
+_KEPT_LENGTH = 4096
+# Bounded in number and in size: a text that is another one at each step must not stay for good.
+_parse_once = functools.lru_cache(maxsize=1024)(_parse)
+
+
+def _without_value(template: _Template, origin: Origin, variables: Mapping[str, str | None]) -> PromptError:
+    """Return what is wrong with the first name that has no value."""
+    name = next(name for _, name in template.slots if variables.get(name) is None)
     reference = "{{" + name + "}}"
+    shown = repr(reference if len(reference) <= _SHOWN_LENGTH else reference[:_SHOWN_LENGTH] + "...")
     if "{" in name or "}" in name:
-        raise PromptError(f"malformed reference {reference!r} in {origin}; write {{{{open}}}} for two opening braces")
+        return PromptError(f"malformed reference {shown} in {origin}; write {{{{open}}}} for two opening braces")
     if not VARIABLE_NAME.fullmatch(name):
-        raise PromptError(f"illegal variable name in {reference!r} in {origin}; names are like [a-z][a-z0-9_]*")
+        return PromptError(f"illegal variable name in {shown} in {origin}; names are like [a-z][a-z0-9_]*")
     if name not in variables:
         known = ", ".join(sorted(variables)) or "(none)"
-        raise PromptError(f"unknown variable {reference} in {origin}; registered: {known}")
-    raise PromptError(f"variable {reference} in {origin} has no value this time")
+        return PromptError(f"unknown variable {reference} in {origin}; registered: {known}")
+    return PromptError(f"variable {reference} in {origin} has no value this time")
+
+
+_SHOWN_LENGTH = 80

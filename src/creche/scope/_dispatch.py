@@ -7,7 +7,7 @@ that nobody hears costs a look-up.
 import logging
 from collections.abc import Awaitable, Callable
 from operator import length_hint
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -65,11 +65,9 @@ def derive_reached(levels: tuple[Level, ...]) -> Reached | None:
 def _function_of(registration: Registration) -> tuple[Callable[..., Any], bool]:
     entry = registration.entry
     if isinstance(entry, Listener):
-        listener = cast("Listener[Any]", entry)
-        return listener.hear, listener.here_only
+        return entry.hear, entry.here_only  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - of any event
     assert isinstance(entry, Wrapper), "the tables of events hold listeners and wrappers alone"
-    wrapper = cast("Wrapper[Any]", entry)
-    return wrapper.wrap, wrapper.here_only
+    return entry.wrap, entry.here_only  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - of any event
 
 
 def _heard(found: list[tuple[Callable[..., Any], Registration]]) -> Heard:

@@ -5,7 +5,7 @@ holds one table a kind, and the class says which shape the table has: entries un
 nearest scope's wins, or entries without one, which add up.
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeGuard, cast
 
 import attrs
 
@@ -78,7 +78,7 @@ def is_entry(item: object) -> TypeGuard[Entry]:
 def kind_of(entry: Entry) -> type[object]:
     """Return the kind of an entry, which is the key of its table."""
     if isinstance(entry, (Listener, Wrapper)):
-        return cast("type[object]", cast("Listener[Any]", entry).event_type)
+        return cast("type[object]", entry.event_type)  # pyright: ignore[reportUnknownMemberType] - of any event
     return type(entry)
 
 
@@ -86,7 +86,7 @@ def name_of(entry: Entry) -> object:
     """Return what an entry takes in its table: a name, for a service its type, ``None`` if it is anonymous."""
     if isinstance(entry, Service):
         return entry.found_by
-    return cast("NamedEntry", entry).name if entry.entry_shape == "named" else None
+    return entry.name if entry.entry_shape == "named" else None
 
 
 def shape_of(kind: type[object]) -> Shape:

@@ -28,35 +28,42 @@ class Lifespan:
         """Whether it was asked to leave."""
         return self._stop.is_set()
 
-    def shield(self, *, on: bool) -> None:
-        """Say whether cancelling the host leaves it alone.
-
-        On only after `trio.Nursery.start` has returned: a body whose start was cancelled in the last moment
-        lives on in the nursery of that call, which waits for it.
-        """
-        self._scope.shield = on
+    def unshield(self) -> None:
+        """Let the host's cancellation through."""
+        self._scope.shield = False
 
     async def run(
         self,
         context: AbstractAsyncContextManager[object],
+        nursery: trio.Nursery,
         crashed: Callable[["Lifespan", Exception], None],
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:
-        """Stay inside the context until asked to leave; what it raises before it stands is the starter's."""
+        """Stay inside the context until asked to leave; what it raises before it stands is the starter's.
+
+        Args:
+          context: The body.
+          nursery: The one that was asked to ``start`` this.
+          crashed: Called with what the body raises once it stands.
+          task_status: Told when it stands.
+        """
         stands = False
         try:
             with self._scope:
                 async with context:
                     stands = True
                     task_status.started()
+                    # A start that was cancelled in the last moment leaves the task where that waits for its end.
+                    self._scope.shield = trio.lowlevel.current_task().parent_nursery is nursery
                     await self._stop.wait()
         except BaseException as error:
             if not stands:
                 raise
             crash, outwards = _split(error)
-            if crash is not None:
-                crashed(self, crash)
+            if crash is None:
+                raise
+            crashed(self, crash)
             if outwards is not None:
                 raise outwards from None
         finally:

@@ -10,7 +10,9 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from typing import cast
 
+import outcome
 import trio
 
 from creche._util import NoPublicConstructor, final, open_hidden_nursery
@@ -97,76 +99,75 @@ class Mounts(metaclass=NoPublicConstructor):
         if self._closed:
             raise ScopeClosedError(f"the host closes, so plugin {plugin.name!r} cannot be mounted")
         self.registry.check_scope_open(scope, plugin.name)
-        missing = self._missing(mounted)
-        if missing:
-            raise PluginError(
-                f"plugin {plugin.name!r} requires {', '.join(missing)}, which is not visible from {place_name(scope)}; "
-                "mount what provides it first"
-            )
         if plugin.requires:
+            missing = self._missing(mounted)
+            if missing:
+                raise PluginError(
+                    f"plugin {plugin.name!r} requires {', '.join(missing)}, "
+                    f"which is not visible from {place_name(scope)}; mount what provides it first"
+                )
             self._requiring[mounted] = None
-        mounted._worked_on = done = trio.Event()
+        mounted._busy = True
         try:
             await self._set_up(mounted)
         except BaseException:
             mounted._leave("failed")
             raise
         finally:
-            mounted._worked_on = None
-            done.set()
+            mounted._rest()
 
     async def _set_up(self, mounted: Mounted) -> None:
         """Run the setup once. Whatever it raises, nothing of it is left."""
-        mounted.owner = Owner(mounted.plugin.name, mounted.scope)
-        mounted._uses = tuple(
-            [self.registry.service_registration(each, mounted.scope) for each in mounted.plugin.requires]
-        )
+        if mounted.owner.closed:
+            mounted.owner = Owner(mounted.plugin.name, mounted.scope)
+        if mounted.plugin.requires:
+            mounted._uses = self._services(mounted)
         mounted._state = "starting"
         registrar = make_registrar(self.registry, mounted.owner, mounted.scope, mounted.config)
-        try:
-            with trio.CancelScope() as mounted._setup:
-                await self.apply(mounted.plugin.setup, registrar, mounted)
-            _check_not_taken_down(mounted)
+        result = await outcome.acapture(self.apply, mounted.plugin.setup, registrar, mounted)
+        mounted._waiting_in = None
+        error = result.error if isinstance(result, outcome.Error) else None
+        was_taken_down = not mounted._is("starting")
+        if error is None and not was_taken_down:
             mounted._state = "active"
-        except BaseException as error:
-            was_taken_down = not mounted._is("starting")
-            self._drop(mounted, mounted._state if was_taken_down else "failed")
-            await mounted._end_parts()
-            if not isinstance(error, Exception) or (isinstance(error, CrecheError) and not was_taken_down):
-                raise
-            if was_taken_down:
-                raise _taken_down(mounted) from (mounted._crash or error)
-            raise PluginError(f"setup of plugin {mounted.plugin.name!r} failed: {error!r}") from error
-        finally:
-            mounted._setup = None
+            return
+        self._drop(mounted, mounted._state if was_taken_down else "failed")
+        await mounted._end_parts()
+        if error is None or (was_taken_down and isinstance(error, Exception)):
+            raise _taken_down(mounted) from (mounted._crash or error)
+        if isinstance(error, CrecheError) or not isinstance(error, Exception):
+            raise error
+        raise PluginError(f"setup of plugin {mounted.plugin.name!r} failed: {error!r}") from error
 
     async def _call(self, function: Callable[[Registrar], object], registrar: Registrar, mounted: Mounted) -> None:
         result = function(registrar)
-        if isinstance(result, AbstractAsyncContextManager):
-            body = Lifespan()
-            await self._nursery.start(self._live, result, body, mounted, name=f"plugin {mounted.plugin.name}")
-            mounted._parts.append(body)
-            body.shield(on=True)
+        if result is None:
             return
-        if inspect.isawaitable(result):
-            result = await result
+        with trio.CancelScope() as mounted._waiting_in:
+            result = await self._finish(result, mounted)
+        mounted.owner.check_open()
         if result is not None and not isinstance(result, Registration):
             raise PluginError(
                 f"a setup function of {mounted.plugin.name!r} returned {result!r}; "
                 "it returns nothing, is async, or is an async context manager"
             )
 
+    async def _finish(self, result: object, mounted: Mounted) -> object:
+        """Wait for what a setup function returned: for an awaitable, or until a body stands."""
+        if isinstance(result, AbstractAsyncContextManager):
+            context = cast("AbstractAsyncContextManager[object]", result)
+            await self._nursery.start(self._live, context, mounted, name=f"plugin {mounted.plugin.name}")
+            return None
+        return await result if inspect.isawaitable(result) else result
+
     async def _live(
-        self,
-        context: AbstractAsyncContextManager[object],
-        body: Lifespan,
-        mounted: Mounted,
-        *,
-        task_status: trio.TaskStatus[None],
+        self, context: AbstractAsyncContextManager[object], mounted: Mounted, *, task_status: trio.TaskStatus[None]
     ) -> None:
+        body = Lifespan()
+        mounted._parts.append(body)
         self._alive.add(body)
         try:
-            await body.run(context, partial(self._crashed, mounted), task_status=task_status)
+            await body.run(context, self._nursery, partial(self._crashed, mounted), task_status=task_status)
         finally:
             self._alive.discard(body)
 
@@ -188,21 +189,20 @@ class Mounts(metaclass=NoPublicConstructor):
 
     def _settle_soon(self, mounted: Mounted) -> None:
         """Have a task end what lives in it, and then set it up again if it may. Synchronous."""
-        if mounted._worked_on is not None:
+        if mounted._busy:
             return
-        if mounted._parts or mounted._is("waiting"):
-            mounted._worked_on = trio.Event()
-            self._nursery.start_soon(self._settle, mounted, mounted._worked_on, name=f"plugin {mounted.plugin.name}")
+        if mounted._is("waiting") or mounted._has_life():
+            mounted._busy = True
+            self._nursery.start_soon(self._settle, mounted, name=f"plugin {mounted.plugin.name}")
         else:
             self._mounted.pop(mounted, None)
 
     async def _settled(self, mounted: Mounted) -> None:
         """Wait until no task works on it and nothing lives in it."""
         self._settle_soon(mounted)
-        if mounted._worked_on is not None:
-            await mounted._worked_on.wait()
+        await mounted._wait_idle()
 
-    async def _settle(self, mounted: Mounted, done: trio.Event) -> None:
+    async def _settle(self, mounted: Mounted) -> None:
         try:
             await mounted._end_parts()
             while mounted._is("waiting") and not self._closed and not self._missing(mounted):
@@ -215,8 +215,7 @@ class Mounts(metaclass=NoPublicConstructor):
         finally:
             if mounted._is("failed", "unmounted"):
                 self._mounted.pop(mounted, None)
-            mounted._worked_on = None
-            done.set()
+            mounted._rest()
 
     async def _close(self) -> None:
         """Unmount all, newest first; a cancelled host does the same in haste."""
@@ -229,16 +228,17 @@ class Mounts(metaclass=NoPublicConstructor):
             # Nothing lives here any more, unless an interrupt ended the loop. Then what is left is cancelled
             # with the nursery, in no order.
             for body in self._alive:
-                body.shield(on=False)
+                body.unshield()
 
     # ---------------------------------------------------------------- services that come and go
 
+    def _services(self, mounted: Mounted) -> tuple[Registration | None, ...]:
+        """Return what it requires as its scope sees it at the moment; ``None`` for what is missing."""
+        return tuple([self.registry.service_registration(each, mounted.scope) for each in mounted.plugin.requires])
+
     def _missing(self, mounted: Mounted) -> list[str]:
-        return [
-            each.__qualname__
-            for each in mounted.plugin.requires
-            if self.registry.service_registration(each, mounted.scope) is None
-        ]
+        found = zip(mounted.plugin.requires, self._services(mounted), strict=True)
+        return [service.__qualname__ for service, registration in found if registration is None]
 
     def service_added(self) -> None:
         """Set up again who waits and has all its services."""
@@ -259,11 +259,6 @@ class Mounts(metaclass=NoPublicConstructor):
     def _mounted_of(self, owner: Owner) -> Mounted | None:
         family = (each for root in self._mounted for each in root._family())
         return next((each for each in family if each.owner is owner), None)
-
-
-def _check_not_taken_down(mounted: Mounted) -> None:
-    if not mounted._is("starting"):
-        raise _taken_down(mounted) from mounted._crash
 
 
 def _taken_down(mounted: Mounted) -> PluginError:

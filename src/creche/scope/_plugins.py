@@ -63,13 +63,14 @@ class Mounted(metaclass=NoPublicConstructor):
 
     __slots__ = (
         "_after",
+        "_busy",
         "_crash",
+        "_idle",
         "_mounts",
         "_parts",
-        "_setup",
         "_state",
         "_uses",
-        "_worked_on",
+        "_waiting_in",
         "config",
         "owner",
         "plugin",
@@ -93,11 +94,12 @@ class Mounted(metaclass=NoPublicConstructor):
         self._uses: tuple[Registration | None, ...] = ()
         # Bodies of plugins that used its services; they leave first.
         self._after: list[Lifespan] = []
-        # The setup under way, and what crashed during it.
-        self._setup: trio.CancelScope | None = None
+        # Where a setup under way waits, if it does, and what crashed during it.
+        self._waiting_in: trio.CancelScope | None = None
         self._crash: Exception | None = None
-        # There while a task works on it, and set at the end of that.
-        self._worked_on: trio.Event | None = None
+        # Whether a task works on it, and what that sets when it is done, if anybody waits.
+        self._busy = False
+        self._idle: trio.Event | None = None
 
     @property
     def active(self) -> bool:
@@ -118,15 +120,14 @@ class Mounted(metaclass=NoPublicConstructor):
 
     def _take_down(self, state: State) -> list[Exception]:
         """Undo what it and its nested plugins registered, newest first, and stop a setup under way. Synchronous."""
+        if not self._parts:
+            self._leave(state)
+            return undo_all(self.owner._registrations)
         family = list(self._family())
         for each in family:
             each._leave(state if each is self else "unmounted")
-        return undo_all(
-            sorted(
-                [registration for each in family for registration in each.owner._registrations],
-                key=lambda registration: registration.place,
-            )
-        )
+        registrations = [registration for each in family for registration in each.owner._registrations]
+        return undo_all(sorted(registrations, key=lambda registration: registration.place))
 
     def _leave(self, state: State) -> None:
         if not self._is("failed", "unmounted"):
@@ -134,8 +135,8 @@ class Mounted(metaclass=NoPublicConstructor):
         if self._is("failed", "unmounted"):
             self._mounts._requiring.pop(self, None)
         self.owner.closed = True
-        if self._setup is not None:
-            self._setup.cancel()
+        if self._waiting_in is not None:
+            self._waiting_in.cancel()
 
     def _is(self, *states: State) -> bool:
         return self._state in states
@@ -146,6 +147,10 @@ class Mounted(metaclass=NoPublicConstructor):
         for part in self._parts:
             if isinstance(part, Mounted):
                 yield from part._family()
+
+    def _has_life(self) -> bool:
+        """Tell whether something in it has to be waited for."""
+        return any(isinstance(part, Lifespan) or part._busy or part._has_life() for part in self._parts)
 
     def _bodies(self) -> Iterator[Lifespan]:
         for each in self._family():
@@ -167,11 +172,23 @@ class Mounted(metaclass=NoPublicConstructor):
                 await part.end()
             else:
                 await part._end_parts()
-                if part._worked_on is not None:
+                if part._busy:
                     with trio.CancelScope(shield=True):
-                        await part._worked_on.wait()
+                        await part._wait_idle()
             if self._parts and self._parts[-1] is part:
                 self._parts.pop()
+
+    async def _wait_idle(self) -> None:
+        if self._busy:
+            if self._idle is None:
+                self._idle = trio.Event()
+            await self._idle.wait()
+
+    def _rest(self) -> None:
+        self._busy = False
+        if self._idle is not None:
+            self._idle.set()
+            self._idle = None
 
     def __repr__(self) -> str:
         return f"<Mounted {self.plugin.name!r} at {place_name(self.scope)} ({self._state})>"

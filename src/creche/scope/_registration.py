@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self
 from creche._util import NoPublicConstructor, final
 from creche.errors import ScopeClosedError
 
+from ._entries import name_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
@@ -67,23 +69,15 @@ class Registration(metaclass=NoPublicConstructor):
 
     __slots__ = ("_layers", "after_undo", "before_undo", "entry", "kind", "name", "owner", "place", "scope")
 
-    def __init__(
-        self,
-        entry: Entry,
-        *,
-        kind: type[object],
-        name: object,
-        scope: ScopeKey | None,
-        owner: Owner,
-        place: int,
-        layers: ScopedLayers,
+    def __init__(  # noqa: PLR0917 - this room's own, and keywords through a metaclass cost as much as all the rest
+        self, layers: ScopedLayers, entry: Entry, kind: type[object], scope: ScopeKey | None, owner: Owner, place: int
     ) -> None:
         self._layers: ScopedLayers | None = layers
         self.entry = entry
         """What was registered."""
         self.kind = kind
         """The table it lies in."""
-        self.name = name
+        self.name = name_of(entry)
         """The name it holds there: a text, a service's type, or ``None`` for an anonymous entry."""
         self.scope = scope
         """Where; ``None`` is the global layer."""

@@ -8,7 +8,7 @@ from creche._util import final
 from creche.errors import NotRegisteredError, RegistryError, ScopeClosedError
 
 from ._dispatch import Onion, Reached, derive_reached, log_fault, notify
-from ._entries import AnonymousEntry, Entry, NamedEntry, Service, Shape, kind_of, name_of, shape_of
+from ._entries import AnonymousEntry, Entry, NamedEntry, Service, Shape, kind_of, shape_of
 from ._events import Fault, Listener, Notification, Operation, Signed, Wrapper
 from ._keys import ScopeKey
 from ._layers import ScopedLayers
@@ -240,15 +240,7 @@ class Registry:
         check: Callable[[Registry, ScopeKey | None], object] | None = getattr(entry, "check_registration", None)
         if check is not None:
             check(self, scope)
-        registration = Registration._create(
-            entry,
-            kind=kind_of(entry),
-            name=name_of(entry),
-            scope=scope,
-            owner=owner,
-            place=self._places,
-            layers=self._layers,
-        )
+        registration = Registration._create(self._layers, entry, kind_of(entry), scope, owner, self._places)
         self._layers.insert(registration)
         self._places += 1
         owner._registrations[registration] = None

@@ -153,9 +153,11 @@ class _Envelope:
 
 def _read_json(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line.decode(), parse_constant=_refuse_constant)
+        found = json.loads(line.rstrip(b"\n").decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise CorruptLogError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from error
+    except json.JSONDecodeError as error:
+        raise CorruptLogError(f"not JSON: {error.msg} at character {error.pos + 1}") from error
     except (ValueError, RecursionError) as error:
         raise CorruptLogError(f"not JSON: {error}") from error
     if not isinstance(found, dict):
@@ -174,7 +176,9 @@ def _structure(value: object, cls: type[T], where: str) -> T:
         return _converter().structure(value, cls)
     except (cattrs.BaseValidationError, _WrongValueError) as error:
         problems = [each.rpartition(" @ ") for each in cattrs.transform_error(error, where, _describe)]
-        raise CorruptLogError("; ".join([f"{path.lstrip('.')}: {what}" for what, _, path in problems])) from error
+        raise CorruptLogError(
+            "; ".join([f"{path.lstrip('.') or 'the line'}: {what}" for what, _, path in problems])
+        ) from error
 
 
 def _describe(error: BaseException, field_type: type[Any] | None) -> str:

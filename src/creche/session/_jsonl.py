@@ -120,7 +120,7 @@ class _JsonlJournal:
         wanted = self._noted
         while self._durable < wanted:
             if self._closed:
-                raise StoreError(f"journal {self.location} is closed; {len(self._notes)} lines were not written")
+                raise StoreError(f"journal {self.location} is closed; lines not written: {len(self._notes)}")
             commit = self._commit
             if commit is None:
                 commit = await self._lead()
@@ -129,7 +129,7 @@ class _JsonlJournal:
             if commit.failure is not None and wanted <= commit.until:
                 raise StoreError(
                     f"journal {self.location} could not be written: {commit.failure}; "
-                    f"{len(self._notes)} lines wait for the next checkpoint"
+                    f"lines that wait for the next checkpoint: {len(self._notes)}"
                 ) from commit.failure
 
     async def _lead(self) -> _Commit:

@@ -1,30 +1,26 @@
 """Subagents in this process: spawn starts fresh, fork starts from the parent's completed turns.
 
 A child's key is bound under its parent's, so it sees what the parent sees and is heard by it. Its turns run
-in the caller's task. It leaves its cancel scope with the parent, so it ends when either ends. The parent's
-log has one start and one settlement for it, however it ends.
+in the caller's task, inside a cancel scope that its parent holds, so it ends when either ends. The parent's
+log has one start and one settlement for it, however it ends (`_settlement.py`).
 """
 
-import time
-import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-import outcome
 import trio
 
-from creche.agent import Agent, AgentSpec, Budget, Delivery, Reply
-from creche.errors import AgentClosedError, LimitReachedError, TurnCancelled, TurnRefused
-from creche.messages import AssistantMessage, UserMessage
+from creche.agent import Agent, AgentSpec, Budget, Delivery
+from creche.errors import UnsupportedCapabilityError
+from creche.messages import UserMessage
 from creche.models import Model
+from creche.presets import new_header
 from creche.prompt import AssembleContext, RuntimeContext, Text, context_order
-from creche.scope import SetupItem
-from creche.session import AssistantSaid, Outcome, SessionHeader, SessionLog, SubagentEnded, SubagentStarted
-from creche.tools import Execution, Guard, restrict
+from creche.scope import Registrar, SetupItem
+from creche.session import SessionLog, SubagentStarted
+from creche.tools import Execution, Guard, Restriction, restrict
 
 from ._provider import SubagentCapabilities, SubagentProvider, SubagentRequest, SubagentResult, run_subagent
-
-DIAGNOSTIC_BYTES = 4096
-"""Longest diagnostic of a result, in bytes of UTF-8."""
+from ._settlement import settle
 
 
 async def spawn(
@@ -43,15 +39,17 @@ async def spawn(
     """Run a fresh subagent on a prompt and wait until it has settled.
 
     The result is a value whatever happens to the child; only what goes wrong before it starts is raised.
-    Cancelling this cancels the child, and by then it has ended and the parent's log says so.
+    Cancelling this cancels the child, and by then it has ended and the parent's log says so. The same goes
+    for the end of the parent, in whatever task this runs; then the result says ``"cancelled"``.
 
     Args:
       parent: The agent that starts it; may be idle or in a turn.
       prompt: The task. A fresh child sees nothing else of the parent's conversation.
-      name: Last segment of its path; ``spawn-1``, ``spawn-2``... if absent.
+      name: Last segment of its path; ``spawn-1``, ``spawn-2``... in the order of the calls if absent, so give
+        names where several tasks spawn at once and paths are to repeat from run to run.
       persona: Who it is.
-      allow: The only tools of its parent that it sees.
-      deny: Tools of its parent that it does not see.
+      allow: The only tools that it inherits and sees, as in `creche.tools.restrict`.
+      deny: Tools that it inherits and does not see.
       preset: A preset to compose it under instead of its parent's scope. A tool that is visible there and not
         to the parent must be in the preset's ``grants``.
       output: A class for a structured answer; the provider ``spawn`` does not offer it in this version.
@@ -62,16 +60,26 @@ async def spawn(
       LimitReachedError: It would stand too deep.
       AuthorityError: Under the preset it would see more than its parent, without a grant.
       UnsupportedCapabilityError: The provider does not offer what was asked for.
+      RegistryError: The filter is empty or names a tool that the child does not inherit.
       DuplicateNameError: A live sibling has the name.
+      ConfigError: The name cannot be one.
+      NotRegisteredError: There is no such preset or model provider, or no subagent provider ``spawn``.
       AgentClosedError: The parent does not run any more.
+
+    Example:
+      Two tasks at once; whichever fails, both have a result::
+
+          async with trio.open_nursery() as nursery:
+              nursery.start_soon(partial(spawn, lead, "Read the tests.", name="tests"))
+              nursery.start_soon(partial(spawn, lead, "Read the docs.", name="docs"))
     """
     request = SubagentRequest(
         parent,
         prompt=prompt,
         name=_name(parent, "spawn", name),
         persona=persona,
-        allow=None if allow is None else tuple(allow),
-        deny=tuple(deny),
+        allow=allow,
+        deny=deny,
         preset=preset,
         output=output,
         model=model,
@@ -93,28 +101,26 @@ async def fork(
 
     It sees neither the turn in flight nor the parent's inbox. Its first request shares with its parent every
     canonical byte of settings, tools and the messages of completed turns, so it has no persona and no model of
-    its own, and a tool filter refuses calls instead of hiding tools.
+    its own, and a tool filter refuses calls instead of hiding tools. How it ends is as for `spawn`.
 
     Args:
       parent: The agent that starts it.
       prompt: The task.
-      name: Last segment of its path; ``fork-1``, ``fork-2``... if absent.
+      name: Last segment of its path; ``fork-1``, ``fork-2``... if absent, as for `spawn`.
       allow: The only tools that it may call.
       deny: Tools that it may not call.
       budget: Tighter limits for the child and everything below it.
 
     Raises:
       LimitReachedError: It would stand too deep.
+      RegistryError: The filter is empty or names a tool that the child does not inherit.
       DuplicateNameError: A live sibling has the name.
+      ConfigError: The name cannot be one.
+      NotRegisteredError: There is no subagent provider ``fork``.
       AgentClosedError: The parent does not run any more.
     """
     request = SubagentRequest(
-        parent,
-        prompt=prompt,
-        name=_name(parent, "fork", name),
-        allow=None if allow is None else tuple(allow),
-        deny=tuple(deny),
-        budget=budget,
+        parent, prompt=prompt, name=_name(parent, "fork", name), allow=allow, deny=deny, budget=budget
     )
     return await run_subagent("fork", request)
 
@@ -161,113 +167,57 @@ def _whom_it_works_for(context: AssembleContext) -> str:
 
 
 async def _run_spawn(request: SubagentRequest) -> SubagentResult:
-    setup: list[SetupItem] = []
-    if request.allow is not None or request.deny:
-        setup.append(restrict(allow=request.allow, deny=request.deny))
-    spec = AgentSpec(
-        request.name, model=request.model, persona=request.persona, setup=setup, budget=request.budget
-    )
+    filters = [restrict(allow=request.allow, deny=request.deny)] if request.has_filter else []
+    spec = AgentSpec(request.name, model=request.model, persona=request.persona, setup=filters, budget=request.budget)
     return await _run_child(request, spec, "spawn", None)
 
 
 async def _run_fork(request: SubagentRequest) -> SubagentResult:
-    parent = request.parent
+    for option, asked in (("preset", request.preset), ("model", request.model)):
+        if asked is not None:
+            raise UnsupportedCapabilityError(
+                f"subagent provider 'fork' does not offer {option}=: a fork shares its parent's requests byte for byte"
+            )
     setup: list[SetupItem] = []
-    if request.allow is not None or request.deny:
-        setup.append(Guard(_refuse_others(request.allow, request.deny)))
-    header = SessionHeader(
-        uuid.uuid4().hex,
-        path=f"{parent.path}/{request.name}",
-        created=time.time(),
-        parent=parent.id,
-        preset=parent.preset,
-        cwd=parent.cwd,
-        depth=parent.depth + 1,
-    )
+    if request.has_filter:
+        setup.append(_guarded_by(restrict(allow=request.allow, deny=request.deny)))
     spec = AgentSpec(request.name, setup=setup, budget=request.budget)
-    return await _run_child(request, spec, "fork", parent.session.fork(header))
+    header = new_header(spec, parent=request.parent, standing=None)
+    return await _run_child(request, spec, "fork", request.parent.session.fork(header))
 
 
-def _refuse_others(allow: tuple[str, ...] | None, deny: tuple[str, ...]) -> Callable[[Execution], str | None]:
+def _guarded_by(restriction: Restriction) -> SetupItem:
+    """Return a setup that refuses what a restriction would hide, so that the tools of the request stay the same."""
+
     def check(execution: Execution) -> str | None:
         name = execution.tool.name
-        if name in deny or (allow is not None and name not in allow):
-            return f"this subagent may not call {name!r}"
-        return None
+        return None if restriction.lets_through(name) else f"this subagent may not call {name!r}"
 
-    return check
+    def guard(registrar: Registrar) -> None:
+        restriction.check_registration(registrar.registry, registrar.scope)
+        registrar.add(Guard(check))
+
+    return guard
 
 
 async def _run_child(
     request: SubagentRequest, spec: AgentSpec, provider: str, session: SessionLog | None
 ) -> SubagentResult:
-    parent = request.parent
-    if parent.is_closed:
-        raise AgentClosedError(f"agent {parent.path!r} does not run any more, so it cannot start {spec.name!r}")
-    result: SubagentResult | None = None
-    with trio.CancelScope() as scope:
-        async with parent.composer.compose(spec, parent=parent, preset=request.preset, session=session) as child:
-            child.stop_with(scope)
-            started = SubagentStarted(
-                child.name, session_id=child.id, provider=provider, preset=request.preset, grants=child.grants
-            )
-            parent.session.append(started)
-            delivery = None
-            try:
-                delivery = child.send(UserMessage(request.prompt, source="agent"))
-                await child.run_until_read()
-            finally:
-                result = _settle(child, delivery)
-                parent.session.append(
-                    SubagentEnded(
-                        child.id,
-                        outcome=result.outcome,
-                        text=result.text,
-                        diagnostic=result.diagnostic,
-                        usage=result.usage,
-                    )
-                )
-    if result is None:  # the parent ended while the child was being composed
-        raise AgentClosedError(f"agent {parent.path!r} ended before {spec.name!r} could start")
+    parent, result = request.parent, None
+    async with parent.composer.compose(spec, parent=parent, preset=request.preset, session=session) as child:
+        started = SubagentStarted(
+            child.name, session_id=child.id, provider=provider, preset=request.preset, grants=child.grants
+        )
+        parent.session.append(started)
+        delivery: Delivery | None = None
+        try:
+            delivery = child.send(UserMessage(request.prompt, source="agent"))
+            await child.run_until_read()
+        finally:
+            if child.children:
+                # They were started from other tasks. The settlement counts what they cost.
+                with trio.CancelScope(shield=True):
+                    await child.wait_childless()
+            result = settle(parent, child, delivery)
+    assert result is not None, "the block of a child that has started ends with its settlement"
     return result
-
-
-def _settle(child: Agent, delivery: Delivery | None) -> SubagentResult:
-    how, diagnostic = _outcome(delivery)
-    message = _last_answer(child.session)
-    return SubagentResult(
-        how,
-        text=message.text,
-        parts=message.parts,
-        diagnostic=diagnostic,
-        usage=child.usage,
-        path=child.path,
-        session_id=child.id,
-    )
-
-
-def _outcome(delivery: Delivery | None) -> tuple[Outcome, str]:
-    settled: outcome.Outcome[Reply] | None = delivery.result if delivery is not None else None
-    if settled is None:
-        return "cancelled", "it ended before its first turn"
-    if isinstance(settled, outcome.Value):
-        outcomes: dict[str, Outcome] = {"truncated": "truncated", "refused": "refused"}
-        return outcomes.get(settled.value.outcome, "done"), ""
-    error = settled.error
-    kinds: tuple[tuple[type[BaseException], Outcome], ...] = (
-        (TurnCancelled, "cancelled"),
-        (TurnRefused, "refused"),
-        (LimitReachedError, "limit"),
-    )
-    how = next((kind for cls, kind in kinds if isinstance(error, cls)), "failed")
-    code = getattr(error, "code", "")
-    text = f"{type(error).__name__}{f' ({code})' if code else ''}: {error}"
-    return how, text.encode()[:DIAGNOSTIC_BYTES].decode(errors="ignore")
-
-
-def _last_answer(session: SessionLog) -> AssistantMessage:
-    for position in range(len(session) - 1, session.boundary - 1, -1):
-        data = session.records()[position].data
-        if isinstance(data, AssistantSaid) and data.message.text:
-            return data.message
-    return AssistantMessage(())

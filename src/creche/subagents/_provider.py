@@ -1,12 +1,16 @@
-"""The seam to whatever can run a subagent, and what goes through it."""
+"""The seam to whatever can run a subagent, and what goes through it.
 
-from collections.abc import Awaitable, Callable
+A provider is an entry: it comes and goes at runtime, and the nearest scope wins its name. What it cannot do
+is refused before any code of it runs.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
 from typing import ClassVar, Literal
 
 import attrs
 
 from creche.agent import Agent, Budget
-from creche.errors import NotRegisteredError, UnsupportedCapabilityError
+from creche.errors import NotRegisteredError, RegistryError, UnsupportedCapabilityError
 from creche.messages import AssistantPart
 from creche.models import Model, Usage
 from creche.prompt import Text
@@ -28,6 +32,16 @@ class SubagentCapabilities:
     """Whether the child can be given a persona."""
 
 
+def _as_names(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise RegistryError(f"allow= and deny= take a list of names, not the one text {names!r}")
+    return tuple(names)
+
+
+def _as_names_if_any(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else _as_names(names)
+
+
 @attrs.frozen(eq=False)
 class SubagentRequest:
     """What a subagent is asked for, with nothing left to be decided by defaults."""
@@ -40,9 +54,9 @@ class SubagentRequest:
     """The last segment of the child's path."""
     persona: Text | None = attrs.field(default=None, kw_only=True)
     """Who the child is."""
-    allow: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
+    allow: tuple[str, ...] | None = attrs.field(default=None, converter=_as_names_if_any, kw_only=True)
     """The only tools of its parent that it may call."""
-    deny: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    deny: tuple[str, ...] = attrs.field(default=(), converter=_as_names, kw_only=True)
     """Tools of its parent that it may not call."""
     preset: str | None = attrs.field(default=None, kw_only=True)
     """The preset it is composed under, instead of its parent's scope."""
@@ -52,6 +66,11 @@ class SubagentRequest:
     """Another model than the parent's."""
     budget: Budget | None = attrs.field(default=None, kw_only=True)
     """Tighter limits for the child and everything below it."""
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether tools are to be taken from the child."""
+        return self.allow is not None or bool(self.deny)
 
 
 @attrs.frozen
@@ -143,7 +162,7 @@ def _check_capabilities(provider: SubagentProvider, request: SubagentRequest) ->
     needs = (
         ("output", request.output is not None, capabilities.output),
         ("budget", request.budget is not None, capabilities.depth),
-        ("allow/deny", request.allow is not None or bool(request.deny), capabilities.tool_filter),
+        ("allow/deny", request.has_filter, capabilities.tool_filter),
         ("persona", request.persona is not None, capabilities.persona),
     )
     for option, asked, has in needs:

@@ -1,6 +1,7 @@
 """For tests, ours and users': recorded events and requests, invariants of logs and hosts, cancellation everywhere.
 
-The fake models are in `creche.models`; a virtual clock is trio's own `trio.testing.MockClock`."""
+The fake models are in `creche.models`; a virtual clock is trio's own `trio.testing.MockClock`.
+"""
 
 from creche._util import publish
 

@@ -6,6 +6,7 @@ every point at which a cancellation can arrive.
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
+from typing import Self
 
 import trio
 import trio.abc
@@ -38,7 +39,7 @@ class Canceller(trio.abc.Instrument):
             if self.steps == self.step:
                 self.scope.cancel()
 
-    def __enter__(self) -> "Canceller":
+    def __enter__(self) -> Self:
         self._armed = True
         self.scope.__enter__()
         return self
@@ -53,11 +54,12 @@ class Canceller(trio.abc.Instrument):
 def cancel_at_every_step(program: Callable[[Canceller], Awaitable[None]], *, limit: int = 10_000) -> int:
     """Run a program again and again, cancelled at its first, second, ... step, until it gets through.
 
-    Each run is a `trio.run` of its own on a virtual clock.
+    Each run is a `trio.run` of its own on a virtual clock. Trio schedules the tasks that can run in a random
+    order, so what depends on that order deserves several rounds.
 
     Args:
       program: Given the canceller; does its work inside ``with canceller:`` and checks after it what must
-        hold however far it got.
+        hold however far it got. What it raises has a note that says at which step it was cancelled.
       limit: Most runs.
 
     Returns:
@@ -65,11 +67,27 @@ def cancel_at_every_step(program: Callable[[Canceller], Awaitable[None]], *, lim
 
     Raises:
       AssertionError: It did not get through within the limit.
+
+    Example:
+      Whenever the turn is cancelled, its log is whole::
+
+          async def program(canceller):
+              async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+                  with canceller:
+                      await lead.ask("Go.")
+                  check_log(lead.session)
+
+
+          assert cancel_at_every_step(program) > 10
     """
     for step in range(1, limit + 1):
         canceller = Canceller(step)
         clock = trio.testing.MockClock(autojump_threshold=0)
-        trio.run(program, canceller, clock=clock, instruments=[canceller])
+        try:
+            trio.run(program, canceller, clock=clock, instruments=[canceller])
+        except BaseException as error:
+            error.add_note(f"cancelled before task step {step}")
+            raise
         if canceller.steps < step:
             return step - 1
     raise AssertionError(f"the program takes more than {limit} steps")

@@ -1,7 +1,7 @@
 """Hearing events in a test."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 from creche.scope import Notification, Registrar
@@ -18,7 +18,11 @@ def record_events(registrar: Registrar, *event_types: type[E]) -> Iterator[list[
       event_types: The exact classes.
 
     Yields:
-      A list that grows as they come, in the order of dispatch.
+      A list that grows as they come, in the order of dispatch. It does not grow after the block.
+
+    Raises:
+      TypeError: No class is given.
+      RegistryError: One of them is no class of notifications.
 
     Example:
       What an agent and its subagents log::
@@ -27,10 +31,10 @@ def record_events(registrar: Registrar, *event_types: type[E]) -> Iterator[list[
               await lead.ask("Go.")
           assert heard[0].record.kind == "inbox/accepted"
     """
+    if not event_types:
+        raise TypeError("record_events() without a class of event hears nothing; give it at least one")
     heard: list[E] = []
-    registrations = [registrar.on(event_type, heard.append) for event_type in event_types]
-    try:
+    with ExitStack() as registrations:
+        for event_type in event_types:
+            registrations.enter_context(registrar.on(event_type, heard.append))
         yield heard
-    finally:
-        for registration in registrations:
-            registration.undo()

@@ -3,7 +3,8 @@
 from creche._util import publish
 
 from ._batch import run_calls as run_calls
-from ._pipeline import (
+from ._pipeline import execute_call as execute_call
+from ._stages import (
     Deny as Deny,
     Execute as Execute,
     Execution as Execution,
@@ -12,7 +13,6 @@ from ._pipeline import (
     PreExecute as PreExecute,
     Proceed as Proceed,
     ToolOutcome as ToolOutcome,
-    execute_call as execute_call,
 )
 from ._tool import (
     RUN_CODE as RUN_CODE,
@@ -34,6 +34,8 @@ from ._visible import (
 )
 
 __all__ = [
+    "RUN_CODE",
+    "VISIBLE",
     "Deny",
     "Execute",
     "Execution",
@@ -43,13 +45,11 @@ __all__ = [
     "PreExecute",
     "Presentation",
     "Proceed",
-    "RUN_CODE",
     "Restriction",
     "Tool",
     "ToolContext",
     "ToolOutcome",
     "ToolThreads",
-    "VISIBLE",
     "VisibleTools",
     "execute_call",
     "native_provider",

@@ -3,7 +3,8 @@
 Rule 1: from the record that carries a call to that call's result there is one try/finally: `run_calls` is
 entered in the same synchronous stretch in which the answer was logged, and when it is left, however it is
 left, every call has its result.
-Rule 2: a call record stands before its body begins, and is durable by then. A call without one never started.
+Rule 2: a call record stands before its body begins, and is durable by then. A call without one never started,
+and nothing starts after the turn was cancelled.
 Rule 3: results are committed in the model's order, as soon as all before them are there.
 Rule 4: parallel calls in a row overlap; any other call runs alone, after those before it and before those
 after it. A lone call runs in the step's own task.
@@ -19,7 +20,8 @@ from creche.prompt import AgentView
 from creche.scope import Registry
 from creche.session import ToolCalled, ToolReturned
 
-from ._pipeline import ToolOutcome, execute_call, failure
+from ._pipeline import execute_call
+from ._stages import ToolOutcome, failure
 from ._tool import ToolContext
 from ._visible import VISIBLE
 
@@ -30,8 +32,9 @@ class _Slot:
 
     call: ToolCall
     context: ToolContext | None = None
-    began: bool = False
+    """What its body is given; there from its record on."""
     outcome: ToolOutcome | None = None
+    """How it came out; there as soon as that is known, which may be before its turn in the log."""
 
 
 async def run_calls(
@@ -44,16 +47,22 @@ async def run_calls(
 ) -> None:
     """Run the calls of the answer that was just logged, and log each call and each result.
 
+    However it is left, every call has its result: those that were cancelled or never started, too.
+
     Args:
       agent: Who calls; its log is in the phase that follows an answer.
       registry: The shared registry.
       calls: The calls, in the model's order.
       counts: How often the agent has called each tool; added to, in the model's order.
       checkpoint: Awaited before bodies begin.
+
+    Raises:
+      StoreError: The checkpoint failed, so the bodies that waited for it did not begin.
     """
     batch = _Batch(agent, registry, [_Slot(call) for call in calls], counts)
     try:
         for group in batch.groups():
+            await trio.lowlevel.checkpoint_if_cancelled()
             batch.record(group)
             await checkpoint()
             await batch.run(group)
@@ -63,11 +72,14 @@ async def run_calls(
 
 @attrs.define(eq=False)
 class _Batch:
+    """The calls of one answer, and how far their results have come in the log."""
+
     agent: AgentView
     registry: Registry
     slots: list[_Slot]
     counts: dict[str, int]
     next: int = 0
+    """Index of the first slot without a result in the log."""
 
     def groups(self) -> Iterator[list[_Slot]]:
         """Yield the slots that may overlap; what is parallel is asked when its turn comes."""
@@ -103,11 +115,11 @@ class _Batch:
 
     async def _run_one(self, slot: _Slot) -> None:
         assert slot.context is not None, "it was recorded"
-        slot.began = True
         slot.outcome = await execute_call(self.registry, self.agent.scope, slot.call, slot.context)
         self._commit()
 
     def _commit(self) -> None:
+        """Log what has come out, as far as everything before it has."""
         while self.next < len(self.slots):
             slot = self.slots[self.next]
             if slot.outcome is None:
@@ -126,7 +138,7 @@ class _Batch:
 
 
 def _unfinished(slot: _Slot) -> ToolOutcome:
-    if slot.context is None or not slot.began:
+    if slot.context is None or not slot.context.began:
         return failure("not-started", "the call was not started; the turn ended before it")
     if slot.context.abandoned:
         return failure("abandoned", "the call was cancelled and its thread left behind; it may still run")

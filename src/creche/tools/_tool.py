@@ -3,12 +3,12 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal, Protocol, overload
+from typing import ClassVar, Literal, Protocol, cast, overload
 
 import attrs
 import trio
 
-from creche._util import canonical_json, final
+from creche._util import final
 from creche.errors import RegistryError
 from creche.messages import ToolSchema
 from creche.prompt import AgentView
@@ -34,8 +34,10 @@ class ToolContext:
     """Id of the call."""
     number: int = attrs.field(kw_only=True)
     """Which call of this tool by this agent it is, from 1, in the model's order: the same from run to run."""
+    began: bool = attrs.field(default=False, init=False)
+    """Whether the body has begun, in its thread if it has one."""
     abandoned: bool = attrs.field(default=False, init=False)
-    """Whether a cancelled block ended while the body may still run in its thread."""
+    """Whether the call was cancelled while its thread ran, and the thread was left behind."""
 
 
 @attrs.frozen
@@ -46,12 +48,20 @@ class ToolThreads:
     """How many sync bodies may run at once in this host."""
 
 
-def _parameters_text(parameters: str | Mapping[str, object]) -> str:
-    return parameters if isinstance(parameters, str) else canonical_json(parameters)
+class Binder(Protocol):
+    """What checks the arguments of a call."""
+
+    def bind(self, values: Mapping[str, object], /) -> dict[str, object]:
+        """Return the keyword arguments of the body.
+
+        Raises:
+          InvalidArgumentsError: With every problem.
+        """
+        ...
 
 
-class _Binder(Protocol):
-    def bind(self, values: Mapping[str, object]) -> dict[str, object]: ...
+def _schema_text(parameters: str | Mapping[str, object]) -> str:
+    return ToolSchema("", description="", parameters=parameters).parameters
 
 
 @final
@@ -61,26 +71,36 @@ class Tool:
 
     Made by `tool` from a typed function, or by hand with a raw JSON Schema, in which case the body is given
     the arguments as they are, checked against the schema.
+
+    Raises:
+      TypeError: ``inline`` and ``abandon`` contradict each other or the body.
+      ValueError: The parameters are not a JSON object.
     """
 
     name: str
     """What the model calls it."""
     description: str = attrs.field(kw_only=True)
     """What it does and when to use it, for the model."""
-    parameters: str = attrs.field(converter=_parameters_text, kw_only=True, repr=False)
-    """JSON Schema of the arguments, an object; a mapping is taken too and kept as JSON text."""
+    parameters: str = attrs.field(converter=_schema_text, kw_only=True, repr=False)
+    """JSON Schema of the arguments, an object, as canonical JSON text; given as text or as a mapping."""
     run: Callable[..., object] = attrs.field(kw_only=True, repr=False)
-    """The body. Contract: async, or sync and then run in a thread; raises `ToolFailed` or `ToolRetry` to tell the
-    model what went wrong; any other exception is told too, by its class and text."""
+    """The body. Contract: async, or sync and then run in a thread; given keyword arguments; raises `ToolFailed` or
+    `ToolRetry` to tell the model what went wrong. Any other exception is told too, by its class and text."""
     parallel: bool = attrs.field(default=False, kw_only=True)
     """Whether its calls may overlap with those of other parallel tools."""
     inline: bool = attrs.field(default=False, kw_only=True)
     """Whether a sync body is quick and pure enough to run in the loop, without a thread."""
     abandon: bool = attrs.field(default=False, kw_only=True)
     """Whether a cancelled block may end while a sync body still runs in its thread; a `Fault` names it then."""
-    shape: FunctionShape | None = attrs.field(default=None, kw_only=True, repr=False)
-    """What was read off the function; ``None`` for a raw schema."""
+    _shape: FunctionShape | None = attrs.field(default=None, kw_only=True, repr=False, alias="shape")
     entry_shape: ClassVar[Literal["named"]] = "named"
+
+    def __attrs_post_init__(self) -> None:
+        if self.inline and self.abandon:
+            raise TypeError(f"tool {self.name!r}: an inline body runs in the loop, so there is no thread to abandon")
+        if (self.inline or self.abandon) and self.waits:
+            option = "inline" if self.inline else "abandon"
+            raise TypeError(f"tool {self.name!r}: {option}=True is for sync bodies, and this one is async")
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
@@ -88,24 +108,45 @@ class Tool:
         return ToolSchema(self.name, description=self.description, parameters=self.parameters)
 
     @functools.cached_property
-    def binder(self) -> _Binder:
+    def binder(self) -> Binder:
         """What checks arguments; made at the first call, for that costs more than a call."""
-        return SchemaBinder(self.parameters) if self.shape is None else ArgumentBinder(self.shape.fields)
+        return SchemaBinder(self.parameters) if self._shape is None else ArgumentBinder(self._shape.fields)
 
     @functools.cached_property
     def waits(self) -> bool:
-        """Whether the body is async."""
-        body = self.run if inspect.isroutine(self.run) else getattr(self.run, "__call__", self.run)  # noqa: B004 - its code
-        return inspect.iscoroutinefunction(inspect.unwrap(body)) or inspect.iscoroutinefunction(body)
+        """Whether the body is async, as far as its code tells."""
+        return _is_async(self.run)
+
+    @property
+    def context_parameter(self) -> str | None:
+        """Name of the parameter that takes the `ToolContext`, if the body has one."""
+        return None if self._shape is None else self._shape.context_parameter
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        """Call the body directly, as the plain function it was."""
+        """Call the body directly, as the plain function it was: unchecked, in the caller's thread."""
         return self.run(*args, **kwargs)
 
     def check_registration(self, registry: Registry, scope: ScopeKey | None) -> None:
-        """Refuse the reserved name."""
+        """Refuse the reserved name, and a raw schema that arguments cannot be checked against.
+
+        Raises:
+          RegistryError: It is one of the two.
+        """
         if self.name == RUN_CODE:
             raise RegistryError(f"{RUN_CODE!r} is reserved for code mode; give the tool another name")
+        if isinstance(self.binder, SchemaBinder):
+            try:
+                self.binder.compile()
+            except ValueError as error:
+                raise RegistryError(f"tool {self.name!r} cannot be called: {error}") from error
+
+
+def _is_async(body: Callable[..., object]) -> bool:
+    """Tell whether a callable is a coroutine function under its decorators, or an object that is called like one."""
+    while isinstance(body, functools.partial):
+        body = cast("functools.partial[object]", body).func
+    call = body if inspect.isroutine(body) else cast("Callable[..., object]", type(body).__call__)
+    return any(map(inspect.iscoroutinefunction, (body, call, inspect.unwrap(call))))
 
 
 @overload
@@ -143,16 +184,25 @@ def tool(
       abandon: Let a cancelled block end while a sync body still runs in its thread.
 
     Raises:
-      TypeError: A parameter has no type, or one that has no JSON Schema; the message names it.
+      TypeError: A parameter has no type, or one that has no JSON Schema, or the function yields, or the
+        options do not fit it; the message names it.
+
+    Example:
+      A tool that waits, and may do so while others run::
+
+          @tool(parallel=True)
+          async def fetch(url: str) -> str:
+              '''Fetch a page.
+
+    Args:
+                url: Its address.
+              '''
     """
 
     def make(body: Callable[..., object]) -> Tool:
-        if (inline or abandon) and inspect.iscoroutinefunction(body):
-            option = "inline" if inline else "abandon"
-            raise TypeError(f"{option}=True is for sync functions, and {body.__qualname__} is async")
-        if inline and abandon:
-            raise TypeError(f"{body.__qualname__}: an inline body runs in the loop, so there is no thread to abandon")
         shape = describe_function(body, context_type=ToolContext)
+        if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+            raise TypeError(f"tool function {shape.name!r} yields; a body returns its result, all at once")
         return Tool(
             name or shape.name,
             description=shape.description if description is None else description,

@@ -9,7 +9,7 @@ Rule 3: a filter holds for names, also for one that goes and comes back.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import attrs
 
@@ -69,21 +69,27 @@ def restrict(*, allow: Iterable[str] | None = None, deny: Iterable[str] = ()) ->
       deny: Tools that are hidden.
 
     Raises:
-      RegistryError: The filter is empty, or names `run_code`.
+      RegistryError: The filter is empty, or names `run_code`, or something that is no name.
     """
-    names = _names(allow, "allow") if allow is not None else None
+    allowed = None if allow is None else _names(allow, "allow")
     denied = _names(deny, "deny")
-    if not names and not denied:
-        raise RegistryError("an empty restriction hides nothing or everything; give allow= or deny= some names")
-    if RUN_CODE in denied | (names or frozenset()):
+    if allowed is None and not denied:
+        raise RegistryError("a restriction without names hides nothing; give allow= or deny= some")
+    if allowed is not None and not allowed:
+        raise RegistryError("an empty allow= hides every tool; give it some names, or use deny=")
+    if RUN_CODE in denied | (allowed or frozenset()):
         raise RegistryError(f"{RUN_CODE!r} belongs to the presentation, not to the visible tools; use present_as()")
-    return Restriction(names, deny=denied)
+    return Restriction(allowed, deny=denied)
 
 
 def _names(names: Iterable[str], option: str) -> frozenset[str]:
     if isinstance(names, str):
         raise RegistryError(f"{option}= takes a list of names, not the one text {names!r}")
-    return frozenset(names)
+    given = tuple(names)
+    wrong = [name for name in cast("tuple[object, ...]", given) if not isinstance(name, str)]
+    if wrong:
+        raise RegistryError(f"{option}= takes the names of tools, not {wrong[0]!r}")
+    return frozenset(given)
 
 
 @attrs.frozen(eq=False)

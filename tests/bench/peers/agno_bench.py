@@ -1,6 +1,4 @@
 # Needs: agno (requirements.txt beside this file). A program, not a test; it stays as it was given.
-# fmt: off
-# ruff: noqa
 """agno on the common workloads -> JSON line. 'create' is agno's own headline: instantiate an agent with one tool."""
 import asyncio, json, os, resource, sys, time, tracemalloc
 os.environ["AGNO_TELEMETRY"] = "false"

@@ -1,6 +1,4 @@
 # Needs: langgraph, langchain (requirements.txt beside this file). A program, not a test; it stays as it was given.
-# fmt: off
-# ruff: noqa
 """langgraph prebuilt ReAct agent on the common workloads -> JSON line."""
 import asyncio, json, resource, sys, time, warnings
 warnings.filterwarnings("ignore")

@@ -1,6 +1,4 @@
 # Needs: openai-agents (requirements.txt beside this file). A program, not a test; it stays as it was given.
-# fmt: off
-# ruff: noqa
 """openai-agents on the common workloads: python openai_agents_bench.py WORKLOAD N -> JSON line."""
 import asyncio, json, os, resource, sys, time
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"

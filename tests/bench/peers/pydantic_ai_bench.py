@@ -1,6 +1,4 @@
 # Needs: pydantic-ai (requirements.txt beside this file). A program, not a test; it stays as it was given.
-# fmt: off
-# ruff: noqa
 """pydantic-ai on the common workloads: python pydantic_ai_bench.py WORKLOAD N -> JSON line."""
 import asyncio, json, resource, sys, time
 from pydantic_ai import Agent

@@ -1,15 +1,14 @@
 """A model that is a function."""
 
-import inspect
 from collections.abc import Awaitable, Callable
 
 import trio
 
 from creche._util import final
 
-from .._model import Capabilities, PreparedCall, RetryPolicy
-from .._request import ModelRequest, Settings
-from ._items import Answer, Item, as_items
+from ._items import Answer, Item, ask
+from ._model import Capabilities, PreparedCall, RetryPolicy
+from ._request import ModelRequest, Settings
 
 Answerer = Callable[[ModelRequest], object | Awaitable[object]]
 
@@ -19,7 +18,8 @@ class FunctionModel:
     """A model whose answers a function computes, for tests and programs that need no model.
 
     Args:
-      function: Given the request, returns (or, if async, resolves to) a list of `say` and `call`.
+      function: Contract: given the request, returns (or, if async, resolves to) a list of `say` and `call`, or
+        one of them, or `fail`; called once an attempt. A `ModelError` that it raises is the attempt's failure.
       provider: Name of the provider in settings.
       model: Name of the model in settings.
       limit: How many requests may be under way at once; any number if absent.
@@ -39,6 +39,8 @@ class FunctionModel:
         capabilities: Capabilities | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
+        if not callable(function):
+            raise TypeError(f"FunctionModel takes a function of the request, not {function!r}")
         self.provider = provider
         """Name of the provider in settings."""
         self.model = model
@@ -49,13 +51,13 @@ class FunctionModel:
         self._context_window = context_window
         self._capabilities = capabilities or Capabilities()
         self._retry = retry or RetryPolicy()
-        self._prepared: dict[Settings, PreparedCall] = {}
+        self._prepared: PreparedCall | None = None
 
     async def prepare(self, settings: Settings, /) -> PreparedCall:
         """Return what the model claims; it never waits and never fails."""
-        prepared = self._prepared.get(settings)
-        if prepared is None:
-            prepared = self._prepared[settings] = PreparedCall(
+        prepared = self._prepared
+        if prepared is None or prepared.settings is not settings:
+            prepared = self._prepared = PreparedCall(
                 settings,
                 context_window=self._context_window,
                 capabilities=self._capabilities,
@@ -65,18 +67,8 @@ class FunctionModel:
 
     def stream(self, request: ModelRequest, /) -> Answer:
         """Open the answer; the function is called on entering, after one checkpoint."""
-        return _FunctionAnswer(request, self._function)
+        return Answer(request, self._items, self.provider)
 
-
-class _FunctionAnswer(Answer):
-    __slots__ = ("_function",)
-
-    def __init__(self, request: ModelRequest, function: Answerer) -> None:
-        super().__init__(request)
-        self._function = function
-
-    async def items(self) -> tuple[Item, ...]:
-        answer = self._function(self._request)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        return as_items(answer, f"the model function {getattr(self._function, '__qualname__', self._function)!r}")
+    async def _items(self, request: ModelRequest) -> tuple[Item, ...]:
+        who = f"the model function {getattr(self._function, '__qualname__', self._function)!r}"
+        return await ask(self._function, request, who)

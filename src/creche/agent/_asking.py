@@ -1,0 +1,106 @@
+"""Asking: a message, the wait for its reply, and what becomes of the message when nobody waits any more.
+
+A task that works for a turn carries the turn in its task context: the task that runs it, those of its tools and
+subagents, and whatever these start. While such a task waits for an agent's reply, all of its turns do. So asking in
+a circle can be seen, and is an error instead of a deadlock.
+"""
+
+import math
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import trio
+
+from creche.errors import AgentError
+
+if TYPE_CHECKING:
+    from ._agent import Agent
+    from ._inbox import Delivery, Said
+    from ._turn import Turn
+
+turns_above: ContextVar[tuple["Turn", ...]] = ContextVar("turns_above", default=())
+"""The turns that the current task works for, outermost first. Some may have ended by now."""
+
+
+class Asking:
+    """A message that is given up when the block is left before it is settled.
+
+    Then it is withdrawn if no turn has claimed it; otherwise that turn is cancelled, and has settled by the end.
+    """
+
+    __slots__ = ("_agent", "_delivery", "_said", "_turns")
+
+    def __init__(self, agent: "Agent", said: "Said") -> None:
+        self._agent = agent
+        self._said = said
+
+    async def __aenter__(self) -> "Delivery":
+        turns = begin_wait(self._agent)
+        try:
+            self._delivery = self._agent.send(self._said)
+        except BaseException:
+            end_wait(self._agent, turns)
+            raise
+        self._turns = turns
+        return self._delivery
+
+    async def __aexit__(self, *error: object) -> None:
+        delivery = self._delivery
+        try:
+            if delivery.result is None and not delivery.claimed:
+                self._agent._drop([delivery], "withdrawn")
+            elif delivery.result is None:
+                self._agent._cancel_turn("user")
+                with trio.CancelScope(shield=True, deadline=math.inf):
+                    await delivery._wait()
+        finally:
+            end_wait(self._agent, self._turns)
+
+
+def begin_wait(agent: "Agent") -> tuple["Turn", ...]:
+    """Note that the turns which the current task works for wait for an agent, and return them for `end_wait`.
+
+    Raises:
+      AgentError: The agent would have to end one of these turns first.
+    """
+    turns = turns_above.get()
+    if turns:
+        circle = _way_back(agent, turns, set())
+        if len(circle) == 1:
+            raise AgentError(
+                f"agent {agent.path!r} was asked from within its own turn, which would wait for itself; "
+                "use steer() or send(), or ask a subagent"
+            )
+        if circle:
+            chain = ", which waits for ".join([repr(each.path) for each in circle])
+            raise AgentError(
+                f"agent {agent.path!r} was asked by one that it waits for: {chain}; each would wait for the others; "
+                "use steer() or send(), or ask a subagent"
+            )
+        for turn in turns:
+            if turn.waits_for is None:
+                turn.waits_for = []
+            turn.waits_for.append(agent)
+    return turns
+
+
+def end_wait(agent: "Agent", turns: tuple["Turn", ...]) -> None:
+    """Note that the wait is over."""
+    for turn in turns:
+        assert turn.waits_for is not None, "the wait was noted"
+        turn.waits_for.remove(agent)
+
+
+def _way_back(agent: "Agent", turns: tuple["Turn", ...], seen: set["Agent"]) -> list["Agent"]:
+    """Return agents of which each waits for the next, from one to the first whose open turn is among some."""
+    turn = agent._turn
+    if turn is None or agent in seen:
+        return []
+    if turn in turns:
+        return [agent]
+    seen.add(agent)
+    for other in turn.waits_for or ():
+        way = _way_back(other, turns, seen)
+        if way:
+            return [agent, *way]
+    return []

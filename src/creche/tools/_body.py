@@ -1,0 +1,193 @@
+"""The body of a tool: where it runs, and what is made of its end.
+
+Rule 1: an async body runs in the caller's task. A sync one runs in a thread of the host's limiter, and is
+waited for, also under cancellation; unless its tool says that it may be abandoned, or that it is quick enough
+for the loop.
+Rule 2: no body begins after the call was cancelled, and `ToolContext.began` says whether it has begun.
+Rule 3: what a body raises is its outcome. Cancellation alone passes through, and what ends the program.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+import attrs
+import trio
+
+from creche.errors import (
+    CrecheError,
+    InvalidArgumentsError,
+    LimitReachedError,
+    NotRegisteredError,
+    ToolRetry,
+)
+from creche.messages import ImagePart, Part, TextPart
+from creche.scope import Owner, ScopeKey
+
+from ._result import result_text
+from ._stages import Execution, ToolOutcome, failure
+from ._tool import ToolContext, ToolThreads
+
+MOST_CAUSES = 10
+"""How many errors of one group are told to the model."""
+
+logger = logging.getLogger("creche")
+
+
+async def run_body(execution: Execution, arguments: Mapping[str, object], scope: ScopeKey | None) -> ToolOutcome:
+    """Run the body of a call.
+
+    Args:
+      execution: The call.
+      arguments: The body's keyword arguments.
+      scope: Where threads are looked for, and where an abandoned one is reported.
+    """
+    tool, context = execution.tool, execution.context
+    if tool.context_parameter is not None:
+        arguments = {**arguments, tool.context_parameter: context}
+    try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if tool.waits or tool.inline:
+            context.began = True
+            value = tool.run(**arguments)
+        else:
+            value = await _in_thread(execution, partial(tool.run, **arguments), scope)
+        if isinstance(value, Awaitable):
+            value = await cast("Awaitable[object]", value)
+        return outcome_of(value)
+    except Exception as error:
+        logger.info("tool %r raised", tool.name, exc_info=error)
+        return failure_of(error)
+    except BaseExceptionGroup as group:
+        cancelled = cancellation_in(group)
+        if cancelled is None:
+            raise
+        logger.info("tool %r was cancelled and raised", tool.name, exc_info=group)
+        raise cancelled from None
+
+
+async def _in_thread(execution: Execution, body: Callable[[], object], scope: ScopeKey | None) -> object:
+    tool, context = execution.tool, execution.context
+    try:
+        limiter = context.registry.find(ToolThreads, scope).limiter
+    except NotRegisteredError:
+        limiter = trio.to_thread.current_default_thread_limiter()
+    entrance = _Entrance(limiter, context)
+    try:
+        [value] = await trio.to_thread.run_sync(
+            _boxed,
+            body,
+            thread_name=f"tool {tool.name}",
+            abandon_on_cancel=tool.abandon,
+            limiter=cast("trio.CapacityLimiter", entrance),  # trio takes anything like one, and says so
+        )
+    except trio.Cancelled:
+        if tool.abandon and entrance.passed:
+            context.abandoned = True
+            what = f"waiting for the thread of tool {tool.name!r} (call {context.call_id!r}), which was left behind"
+            context.registry.report(caller_of(context, scope), what, None)
+        raise
+    return value
+
+
+def _boxed(body: Callable[[], object]) -> tuple[object]:
+    # Trio refuses what can be awaited as the result of a thread, so it is not shown to it.
+    return (body(),)
+
+
+@attrs.define(eq=False)
+class _Entrance:
+    """The limiter that trio asks just before it starts a thread; it notes that the body begins."""
+
+    limiter: trio.CapacityLimiter
+    context: ToolContext
+    passed: bool = False
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        await self.limiter.acquire_on_behalf_of(borrower)
+        self.passed = self.context.began = True
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        self.limiter.release_on_behalf_of(borrower)
+
+
+def caller_of(context: ToolContext, scope: ScopeKey | None) -> Owner:
+    """Return whose fault it is when a call goes wrong in a way that nobody waits for."""
+    return Owner("a program" if context.agent is None else context.agent.path, scope)
+
+
+def outcome_of(value: object) -> ToolOutcome:
+    """Return the outcome of a body that returned. A list with a part in it is a list of parts."""
+    if isinstance(value, ToolOutcome):
+        return value
+    try:
+        return ToolOutcome(_parts_in(value) or (TextPart(result_text(value)),))
+    except TypeError as error:
+        return failure("invalid-result", f"the call was made, but {error}")
+
+
+def _parts_in(value: object) -> Sequence[Part]:
+    if isinstance(value, str):  # first, for it is the usual case
+        return ()
+    if isinstance(value, TextPart | ImagePart):
+        return (value,)
+    items = cast("Sequence[object]", value) if isinstance(value, tuple | list) else ()
+    if not any(isinstance(item, TextPart | ImagePart) for item in items):
+        return ()
+    return [item if isinstance(item, TextPart | ImagePart) else TextPart(result_text(item)) for item in items]
+
+
+def failure_of(error: Exception) -> ToolOutcome:
+    """Return the outcome of a body that raised. A group counts as what is in it."""
+    codes = {_code_of(leaf) for leaf in _leaves(error)}
+    return failure(codes.pop() if len(codes) == 1 else "exception", told(error))
+
+
+def told(error: Exception) -> str:
+    """Return what a model is told of an error; of a group, what is in it."""
+    leaves = list(_leaves(error))
+    more = [f"and {len(leaves) - MOST_CAUSES} more"] if len(leaves) > MOST_CAUSES else []
+    return "; ".join([_sentence(leaf) for leaf in leaves[:MOST_CAUSES]] + more)
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for each in cast("ExceptionGroup[Exception]", error).exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def _code_of(error: Exception) -> str:
+    match error:
+        case LimitReachedError():
+            return error.code
+        case ToolRetry():
+            return "retry"
+        case InvalidArgumentsError():
+            return "invalid-arguments"
+        case CrecheError():
+            return "failed"
+        case _:
+            return "exception"
+
+
+def _sentence(error: Exception) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever a stranger's class does when it is asked for its text
+        text = "its text cannot be read"
+    if isinstance(error, CrecheError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def cancellation_in(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """Return the cancellation to go on with in place of a group, or ``None`` if the group must go on as it is.
+
+    A nursery that was cancelled while a task of it raised gives a group of both. Then the cancellation counts:
+    whoever cancelled does not ask how the call came out.
+    """
+    cancelled, others = group.split(trio.Cancelled)
+    return cancelled if isinstance(others, ExceptionGroup) else None
