@@ -260,11 +260,13 @@ def _schema_text(parameters: str | Mapping[str, object]) -> str:
     # A text is written anew: with a line break in it, it would not be one line of canonical bytes.
     try:
         text = canonical_json(json.loads(parameters) if isinstance(parameters, str) else dict(parameters))
+        if clean_text(text) is not text:
+            text = canonical_json(json.loads(clean_text(text)))  # two keys may have become one
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{_shown(parameters)} is not a JSON Schema: {error}") from error
     if not text.startswith("{"):
         raise ValueError(f"{_shown(parameters)} is not the JSON Schema of an object")
-    return clean_text(text)
+    return text
 
 
 def _shown(parameters: object) -> str:

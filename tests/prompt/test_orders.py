@@ -33,7 +33,11 @@ def test_each_family_has_its_band(prefix, first, last):
 
 
 def test_what_closes_the_tools_part_stands_where_the_design_says():
-    assert [section_order(name) for name in ("tools:code-only", "tools:sdk", "tool:structured_output")] == [99, 190, 195]
+    assert [section_order(name) for name in ("tools:code-only", "tools:sdk", "tool:structured_output")] == [
+        99,
+        190,
+        195,
+    ]
 
 
 def test_nothing_of_ours_stands_where_deployments_are_free():

@@ -119,59 +119,65 @@ def head_of(name):
 
 
 def legal_facts(log):
-    """Return strategies for what may be appended now, going by the documented phases and not by the log's table."""
-    anywhere = [
+    """Return a strategy for what may be appended now, going by the documented phases and not by the log's table."""
+    aside = [
         WORDS.map(lambda text: MessageAccepted("d", lane="next-turn", message=UserMessage(text))),
         st.just(SubagentStarted("x", session_id="x", provider="spawn")),
     ]
     if log.phase == "idle":
-        return [*anywhere, st.just(TurnStarted())]
-    if log.phase == "turn":
-        started = st.just(StepStarted())
-        return [*anywhere, started, started, started, st.just(MessagesClaimed(("d",))), st.just(TurnEnded("completed"))]
-    if log.phase == "step":
-        return [*anywhere, *facts_of_a_step(log)]
-    recorded = {record.data.call_id for record in log.records("tool/call") if (record.turn, record.step) == now(log)}
-    new = [call for call in log.unanswered if call not in recorded]
-    return [
-        *anywhere,
-        *[st.just(ToolCalled(call, name="t", arguments="{}")) for call in new],
-        *[
-            WORDS.map(lambda text, call=call: ToolReturned(ToolMessage(call, name="t", parts=text)))
-            for call in log.unanswered
-        ],
-        *([] if log.unanswered else [st.just(StepEnded())] * 3),
-    ]
+        onward = [st.just(TurnStarted())]
+    elif log.phase == "turn":
+        aside.append(st.just(MessagesClaimed(("d",))))
+        onward = [st.just(StepStarted()), st.just(StepStarted()), st.just(TurnEnded("completed"))]
+    elif log.phase == "step":
+        onward, more = facts_of_a_step(log)
+        aside += more
+    else:
+        onward = facts_of_an_answer(log)
+    # Runs shall get somewhere: four of five facts lead on.
+    return st.sampled_from([*onward * (4 * len(aside) // len(onward) + 1), *aside]).flatmap(lambda chosen: chosen)
 
 
 def facts_of_a_step(log):
     # The same few ids in every step: what is settled in one must not settle anything in another.
     calls = st.lists(st.sampled_from(["c1", "c2", "c3"]), unique=True, max_size=3)
-    parts = st.builds(
-        lambda text, ids: [
-            *([TextPart(text)] if text else []),
-            *[ToolCall(each, name="t", arguments="") for each in ids],
-        ],
-        WORDS,
-        calls,
-    )
     usage = st.builds(Usage, st.just(1), input_tokens=st.integers(0, 9))
     header = st.sampled_from(["t", "u"]).map(lambda name: HeaderWritten(head_of(name), reason="change"))
     sent = [
-        st.builds(lambda parts, usage: AssistantSaid(AssistantMessage(parts), usage=usage), parts, usage),
+        st.builds(lambda text, ids, usage: AssistantSaid(answer_of(text, ids), usage=usage), WORDS, calls, usage),
         st.builds(lambda usage: AttemptFailed("lost", code="transport", usage=usage), usage),
     ]
-    return [
+    said = [
         WORDS.map(lambda text: SystemSaid(SystemMessage(text))),
         st.builds(lambda text, source: UserSaid(UserMessage(text, source=source)), WORDS, SOURCES),
+    ]
+    rest = [
         header,
         st.just(RouteNoted("p", model="m")),
         st.just(ToolsChanged(DeveloperMessage(("t",)))),
         st.just(RetryPlanned(1, delay=0.5)),
         st.just(StepEnded()),
-        # Nothing is sent before there is a header.
-        *(sent * 3 if log.last_header else [header] * 3),
     ]
+    # Nothing is sent before there is a header.
+    return [*said, *(sent if log.last_header else [header])], rest
+
+
+def answer_of(text, ids):
+    said = [TextPart(text)] if text else []
+    return AssistantMessage([*said, *[ToolCall(each, name="t", arguments="") for each in ids]])
+
+
+def facts_of_an_answer(log):
+    recorded = {record.data.call_id for record in log.records("tool/call") if (record.turn, record.step) == now(log)}
+    return [
+        *[st.just(ToolCalled(call, name="t", arguments="")) for call in log.unanswered if call not in recorded],
+        *[st.builds(result_of, st.just(call), WORDS) for call in log.unanswered],
+        *([] if log.unanswered else [st.just(StepEnded())]),
+    ]
+
+
+def result_of(call, text):
+    return ToolReturned(ToolMessage(call, name="t", parts=text))
 
 
 SOURCES = st.sampled_from(["user", CONTEXT_SOURCE])
@@ -234,7 +240,7 @@ class World:
     log: SessionLog
     views: list = attrs.field(factory=list)
     sent: list = attrs.field(factory=list)
-    parent: "World | None" = None
+    checked: int = 0
 
     def look(self):
         for view in (self.log.records(), self.log.surface(), self.log.derive_messages()):
@@ -254,8 +260,8 @@ class Sessions(RuleBasedStateMachine):
         self.worlds = []
         self.begin(SessionLog(SessionHeader("s0", path="root", created=0.0)))
 
-    def begin(self, log, parent=None):
-        self.worlds.append(World(log, parent=parent))
+    def begin(self, log):
+        self.worlds.append(World(log))
         self.lines.append(encode_header(log.header))
         log.attach(publish=None, write=lambda *line: self.lines.append(encode_record(*line)))
 
@@ -263,13 +269,14 @@ class Sessions(RuleBasedStateMachine):
     def append(self, data):
         world = data.draw(st.sampled_from(self.worlds))
         world.look()
-        world.append(data.draw(st.one_of(legal_facts(world.log))))
+        for _ in range(data.draw(st.integers(1, 10))):
+            world.append(data.draw(legal_facts(world.log)))
 
     @rule(data=st.data())
     def try_anything(self, data):
         world = data.draw(st.sampled_from(self.worlds))
         other = data.draw(st.sampled_from(self.worlds))
-        fact = data.draw(st.one_of([*legal_facts(other.log), st.just(SessionForked("s0", boundary=1))]))
+        fact = data.draw(legal_facts(other.log) | st.just(SessionForked("s0", boundary=1)))
         if isinstance(fact, AssistantSaid | AttemptFailed) and not world.log.last_header:
             return
         before = list(world.log.records()), world.log.phase, world.log.unanswered, world.log.usage
@@ -318,7 +325,7 @@ class Sessions(RuleBasedStateMachine):
             [SessionForked(world.log.id, boundary=len(shared))] if shared else []
         )
         assert (child.phase, child.boundary, child.usage) == ("idle", len(shared), Usage())
-        self.begin(child, world)
+        self.begin(child)
         sent = [each for each in world.sent if each[0][0] <= child.turn]
         self.worlds[-1].sent.extend(sent)
 
@@ -326,6 +333,9 @@ class Sessions(RuleBasedStateMachine):
     def what_is_derived_equals_a_fold_from_scratch(self):
         """Law: surface, messages, numbers and counters are functions of the records."""
         for world in self.worlds:
+            if len(world.log) == world.checked:
+                continue
+            world.checked = len(world.log)
             log, records = world.log, list(world.log.records())
             nodes = naive_surface(records)
             assert list(log.surface()) == nodes
@@ -347,7 +357,7 @@ class Sessions(RuleBasedStateMachine):
     def views_that_were_taken_never_change(self):
         """Law: a view is what it was when it was taken, whatever its log and the log's forks did since."""
         for world in self.worlds:
-            for view, contents in world.views[-30:]:
+            for view, contents in world.views[-12:]:
                 assert list(view) == contents
                 assert len(view) == len(contents)
 
@@ -384,4 +394,4 @@ def shortened(nodes):
 
 
 TestASessionObeysItsLaws = Sessions.TestCase
-TestASessionObeysItsLaws.settings = settings(stateful_step_count=40)
+TestASessionObeysItsLaws.settings = settings(max_examples=40, stateful_step_count=20)

@@ -766,7 +766,9 @@ async def test_a_plugin_waits_for_a_nested_one_that_leaves_on_its_own(mounts, pe
     assert told[3:] == ["three down", "two down", "one down"]
 
 
-async def test_a_plugin_waits_for_a_nested_one_that_is_coming_back(mounts, pen, slow, told, body, autojump_clock):
+async def test_a_plugin_waits_for_a_nested_one_that_is_coming_back(  # noqa: PLR0917 - fixtures
+    mounts, pen, slow, told, body, autojump_clock
+):
     setup, runs = slow
     service = pen.provide(Store())
     mounted = await mounts.mount(

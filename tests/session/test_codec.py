@@ -199,10 +199,11 @@ def test_a_line_that_python_cannot_take_is_not_json(line):
         decode_line(line)
 
 
-def test_a_kind_that_nobody_knows_is_refused_by_name():
-    """Rule: a record of an unknown kind cannot be read past."""
+@pytest.mark.parametrize("ignorable", ["", "false", "1", '"true"'])
+def test_a_kind_that_nobody_knows_is_refused_by_name(ignorable):
+    """Rule: a record of an unknown kind cannot be read past, unless its line says exactly that it can."""
     with pytest.raises(CorruptLogError) as caught:
-        decode_line(line_with(kind='"plan/mode"', ignorable="false"))
+        decode_line(line_with(kind='"plan/mode"', ignorable=ignorable))
     assert str(caught.value) == (
         "a record of the kind 'plan/mode' is not known to this version of creche and not marked ignorable; "
         f"the known kinds are {', '.join(sorted(KINDS))}"

@@ -215,9 +215,10 @@ def test_the_snapshot_on_the_surface_is_known(log, say):
     assert log.snapshot == SnapshotState(existed=True, seq=11, text="It is June.")
 
 
-def test_a_snapshot_that_was_replaced_is_not_retained(log, say):
+@pytest.mark.parametrize("make", [lambda say: say.user("summary"), lambda say: say.system("")], ids=["user", "system"])
+def test_a_snapshot_that_was_replaced_is_not_retained(make, log, say):
     """Rule: a replacement that shadows the snapshot makes the next step write it again."""
-    log.append(say.user("a summary"), replace=(3, 5))
+    log.append(make(say), replace=(3, 5))
     assert log.snapshot == SnapshotState(existed=True)
 
 

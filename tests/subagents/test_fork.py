@@ -33,13 +33,6 @@ def answer(request):
     return [say(f"heard {len(request.user_texts)}")]
 
 
-def head_of(request: bytes, *, turns: int) -> list[bytes]:
-    """Return the lines of settings and tools, and those of the messages of the first turns."""
-    lines = request.splitlines()
-    asked = [number for number, line in enumerate(lines) if line.startswith(b'{"role":"user"') and b'"T' in line]
-    return lines[: asked[turns]] if len(asked) > turns else lines
-
-
 def shared_prefix(agent) -> list[bytes]:
     """Return what a fork must begin with: settings, tools, and the messages of the completed turns as they stand."""
     log = agent.session
@@ -101,7 +94,9 @@ async def test_a_fork_in_the_middle_of_a_turn_sees_nothing_of_it(checked_host, i
         child = checked.agent("lead/fork-1")
         assert results[0].text == "first | T fork"
         assert child.session.records()[child.session.boundary].kind == "session/fork"
-        assert [record.kind for record in child.session.records()[child.session.boundary :]].count("inbox/accepted") == 1
+        assert [record.kind for record in child.session.records()[child.session.boundary :]].count(
+            "inbox/accepted"
+        ) == 1
         (request,) = checked.sent(child)
         in_flight = checked.sent(lead)[1]
         # The prompt changed in the turn in flight: in place, or after the history that both share.
@@ -223,7 +218,10 @@ async def test_forks_at_once_share_their_parents_turns_and_nothing_else(checked_
                 nursery.start_soon(start, name)
         assert texts == {name: f"first | T {name}" for name in ("a", "b", "c")}
         requests = [checked.sent(checked.agent(f"lead/{name}"))[0] for name in ("a", "b", "c")]
-        assert len({request.replace(b"T a", b"T").replace(b"T b", b"T").replace(b"T c", b"T") for request in requests}) == 1
+        assert (
+            len({request.replace(b"T a", b"T").replace(b"T b", b"T").replace(b"T c", b"T") for request in requests})
+            == 1
+        )
 
 
 async def test_a_fork_of_a_fork_has_both_histories(checked_host):
@@ -288,7 +286,7 @@ async def test_the_guard_of_a_fork_holds_for_the_children_of_the_fork(checked_ho
             {"deny": ["wriet"]},
             "restriction at scope 'lead/fork-1' names 'wriet', which it does not inherit; inherited: read",
         ),
-        ({"allow": ()}, "an empty restriction hides nothing or everything; give allow= or deny= some names"),
+        ({"allow": ()}, None),
         ({"allow": "read"}, "allow= and deny= take a list of names, not the one text 'read'"),
         ({"deny": ["run_code"]}, None),
     ],
@@ -339,11 +337,13 @@ async def test_a_fork_lives_where_its_parent_lives(checked_host):
 
 async def test_a_persona_that_stands_above_is_the_forks_too(checked_host):
     """Rule: a fork has no persona of its own, it says what its parent says."""
-    async with checked_host(FunctionModel(lambda request: [say(request.system)]), identity=False) as checked:
-        async with checked.host.open_agent(AgentSpec("lead", persona="You lead.")) as lead:
-            await lead.ask("first")
-            assert (await fork(lead, "A task.")).text == "You lead."
-            assert (await spawn(lead, "A task.")).text == "You lead."
+    async with (
+        checked_host(FunctionModel(lambda request: [say(request.system)]), identity=False) as checked,
+        checked.host.open_agent(AgentSpec("lead", persona="You lead.")) as lead,
+    ):
+        await lead.ask("first")
+        assert (await fork(lead, "A task.")).text == "You lead."
+        assert (await spawn(lead, "A task.")).text == "You lead."
 
 
 def test_the_provider_of_forks_says_what_it_is():

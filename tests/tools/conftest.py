@@ -6,6 +6,8 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
+import trio.testing
 
 from creche.messages import AssistantMessage, ToolCall
 from creche.models import ModelOptions, Settings
@@ -58,6 +60,16 @@ class Bench:
     async def call_text(self, name: str, arguments: str, *, context: ToolContext | None = None) -> ToolOutcome:
         call = ToolCall("c1", name=name, arguments=arguments)
         return await execute_call(self.registry, self.agent.scope, call, context or self.context())
+
+    async def cancel(self, name: str, **arguments: object) -> tuple[bool, ToolContext]:
+        """Run a call and cancel it when it waits; return whether the cancellation came out, and the call's context."""
+        context = self.context()
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: self.call(name, context=context, **arguments))
+                await trio.testing.wait_all_tasks_blocked()
+                scope.cancel()
+        return scope.cancelled_caught, context
 
     def answer(self, *calls: str | tuple[str, dict[str, object]]) -> Sequence[ToolCall]:
         """Log an answer with calls: a name, or a name and arguments."""

@@ -583,24 +583,13 @@ def test_an_outcome_is_made_of_parts_or_of_one_text():
 # ---------------------------------------------------------------- cancellation
 
 
-async def _cancelled_in(bench, name: str, **arguments: object) -> tuple[bool, ToolContext]:
-    """Run a call that is cancelled when it waits; tell whether the cancellation came out."""
-    context = bench.context()
-    with trio.CancelScope() as scope:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: bench.call(name, context=context, **arguments))
-            await trio.testing.wait_all_tasks_blocked()
-            scope.cancel()
-    return scope.cancelled_caught, context
-
-
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_cancelled_stage_lets_the_cancellation_out(bench, ran, stage):
     async def wrapper(event, go_on):
         await trio.sleep_forever()
 
     bench.own.wrap(stage, wrapper)
-    caught, context = await _cancelled_in(bench, "write", text="a")
+    caught, context = await bench.cancel("write", text="a")
     assert caught
     assert context.began == (stage is PostExecute)
     assert ran == (["a"] if context.began else [])
@@ -663,7 +652,7 @@ async def test_a_wrapper_that_fails_while_it_is_cancelled_is_cancelled(bench, ca
 
     bench.own.wrap(PreExecute, wrapper)
     caplog.set_level("INFO", "creche")
-    caught, context = await _cancelled_in(bench, "write", text="a")
+    caught, context = await bench.cancel("write", text="a")
     assert (caught, context.began) == (True, False)
     assert [record.getMessage() for record in caplog.records] == [
         "a wrapper around tool 'write' was cancelled and raised"
@@ -684,5 +673,5 @@ async def test_what_ends_the_program_goes_through_a_wrapper_that_was_cancelled(b
 
     bench.own.wrap(PreExecute, wrapper)
     with pytest.raises(BaseExceptionGroup) as caught:
-        await _cancelled_in(bench, "write", text="a")
+        await bench.cancel("write", text="a")
     assert caught.group_contains(KeyboardInterrupt)

@@ -143,7 +143,7 @@ class Agent(metaclass=NoPublicConstructor):
 
         Raises:
           AgentClosedError: It does not run any more.
-          AgentError: There is nothing in the message that a model could be given.
+          AgentError: There is nothing in the message, or nobody who says it.
         """
         return self._inbox.accept(message, "next-turn", source, wakes=True)
 

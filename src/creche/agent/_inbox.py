@@ -16,7 +16,7 @@ import trio
 
 from creche._util import NoPublicConstructor, final
 from creche.errors import AgentClosedError, AgentError
-from creche.messages import ImagePart, Part, TextPart, UserMessage
+from creche.messages import Part, UserMessage
 from creche.models import Delta
 from creche.session import Lane, MessageAccepted, MessagesClaimed, MessagesDropped
 
@@ -129,13 +129,13 @@ class Inbox:
 
         Raises:
           AgentClosedError: It takes nothing more.
-          AgentError: It is no message that a model could be given.
+          AgentError: There is nothing in it, or nobody who says it.
         """
         if self.closed:
             raise self.closed_error()
         said = message if isinstance(message, UserMessage) else UserMessage(message, source=source)
-        if not said.source or not (isinstance(message, str) or _are_parts(said.parts)):
-            raise AgentError(f"a message has a source and at least one TextPart or ImagePart, and no other: {said!r}")
+        if not said.parts or not said.source:
+            raise AgentError(f"a message needs a source and at least one part: {said!r}")
         session = self._agent.session
         delivery = Delivery._create(f"m{len(session)}", said, lane, wakes, self._agent)
         session.append(MessageAccepted(delivery.id, lane=lane, message=said))
@@ -174,7 +174,3 @@ class Inbox:
     def closed_error(self) -> AgentClosedError:
         """Return what is told to who comes too late."""
         return AgentClosedError(f"agent {self._agent.path!r} does not run any more")
-
-
-def _are_parts(parts: tuple[object, ...]) -> bool:
-    return bool(parts) and all([isinstance(part, TextPart | ImagePart) for part in parts])  # noqa: C419 - faster

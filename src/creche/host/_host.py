@@ -18,11 +18,7 @@ import trio
 
 from creche._util import NoPublicConstructor, final, open_hidden_nursery
 from creche.agent import Agent, AgentSpec, Budget, expand_setup
-from creche.errors import (
-    AgentClosedError,
-    StoreError,
-    UnsupportedCapabilityError,
-)
+from creche.errors import AgentClosedError, UnsupportedCapabilityError
 from creche.models import Model
 from creche.presets import (
     Composition,
@@ -46,7 +42,7 @@ from creche.scope import (
     make_registrar,
     open_mounts,
 )
-from creche.session import JsonlStore, MemoryStore, SessionLog, SessionStore, flush_closing
+from creche.session import JsonlStore, MemoryJournal, MemoryStore, SessionLog, SessionStore, flush_closing
 
 from ._furnish import furnish
 from ._lives import Life
@@ -272,13 +268,13 @@ class Host(metaclass=NoPublicConstructor):
             await agent.wait_childless()  # there are none; from here on it takes nothing more
             if self.registry.hears(AgentClosed):
                 self.registry.emit(AgentClosed(agent), at=scope)
-        with trio.CancelScope(shield=True):
-            try:
-                self.registry.close_scope(scope)
-                if mounted is not None:
+        try:
+            self.registry.close_scope(scope)
+            if mounted is not None:
+                with trio.CancelScope(shield=True):
                     await mounted.unmount()
-            except ExceptionGroup as failures:
-                self.registry.report(Owner(scope.label, scope), "undoing what was registered for it", failures)
+        except ExceptionGroup as failures:
+            self.registry.report(Owner(scope.label, scope), "undoing what was registered for it", failures)
         if agent is None:
             return
         if agent.parent is None:
@@ -295,11 +291,13 @@ class Host(metaclass=NoPublicConstructor):
 
     async def _flush(self, agent: Agent) -> None:
         """Make durable what came after the last turn of the agent, and of all that were below it."""
-        failure: StoreError | None = None
+        if isinstance(agent.journal, MemoryJournal):
+            return
+        failure: Exception | None = None
         try:
             if await flush_closing(agent.journal):
                 return
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - reported below; whatever the store raises, the agent has to go
             failure = error
         self.registry.report(Owner(agent.path, agent.scope), "making its closing records durable", failure)
 

@@ -245,19 +245,19 @@ async def assemble(registry: Registry, context: AssembleContext) -> PromptAssemb
             f"only one section can be the complete prompt, not {' and '.join(map(str, sections.complete))}"
         )
     pieces = _pieces(sections.texts, context)
-    context_pieces = () if suppressed else _pieces(contexts, context)
+    left_out = tuple([text.origin.name for text in contexts]) if suppressed else ()
     assembly = PromptAssembly(
         pieces,
-        contexts=context_pieces,
+        contexts=() if suppressed else _pieces(contexts, context),
         tools=_ordered(offered, providers, registry.merge(ToolOrder, scope).get(TOOL_ORDER_NAME)),
         variables=MappingProxyType(variables),
-        suppressed=tuple([text.origin.name for text in contexts]) if suppressed else (),
+        suppressed=left_out,
     )
     assembly = await registry.around(AssemblePrompt(context, assembly=assembly), at=scope, innermost=_take_as_it_is)
     if sections.complete:
         assembly = attrs.evolve(assembly, sections=[each for each in pieces if each.origin is sections.complete[0]])
-    if suppressed and assembly.contexts:
-        assembly = attrs.evolve(assembly, contexts=())
+    if suppressed:
+        assembly = attrs.evolve(assembly, contexts=(), suppressed=left_out)
     return assembly
 
 

@@ -258,8 +258,7 @@ def _file_names(root: SessionHeader) -> Iterator[str]:
     when = datetime.fromtimestamp(root.created, UTC).strftime("%Y%m%dT%H%M%SZ")
     name = f"{when}-{_in_file_name(root.path)[:40]}-{_in_file_name(root.id)[-8:]}"
     yield f"{name}.jsonl"
-    for number in count(2):
-        yield f"{name}-{number}.jsonl"
+    yield from (f"{name}-{number}.jsonl" for number in count(2))
 
 
 def _in_file_name(text: str) -> str:

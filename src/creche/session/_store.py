@@ -109,7 +109,13 @@ CLOSING_FLUSH_SECONDS = 1.0
 
 
 async def flush_closing(journal: Journal) -> bool:
-    """Make closing records durable, shielded from cancellation for at most one second; tell whether it was."""
+    """Make closing records durable, shielded from cancellation for at most one second; tell whether it was.
+
+    A write that has begun in a thread is waited for even then: a thread cannot be left behind.
+
+    Raises:
+      StoreError: They could not be written.
+    """
     with trio.move_on_after(CLOSING_FLUSH_SECONDS, shield=True) as scope:
         await journal.checkpoint()
     return not scope.cancelled_caught

@@ -20,7 +20,8 @@ class Canceller(trio.abc.Instrument):
     """Cancels a block at its k-th task step. A context manager: the block is what is inside.
 
     Args:
-      step: The task step before which the block is cancelled, from 1; counted over all tasks.
+      step: The task step before which the block is cancelled, from 1; counted over all tasks but trio's own, which
+        come and go as they like.
     """
 
     def __init__(self, step: int) -> None:
@@ -30,25 +31,32 @@ class Canceller(trio.abc.Instrument):
         """How many steps there were inside the block."""
         self.scope = trio.CancelScope()
         """The cancel scope of the block; ``cancelled_caught`` tells whether the cancellation came out."""
-        self._armed = False
+        self._main: trio.lowlevel.Task | None = None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """Count, and cancel when it is time."""
-        if self._armed:
+        if self._main is not None and _top_of(task) is self._main:
             self.steps += 1
             if self.steps == self.step:
                 self.scope.cancel()
 
     def __enter__(self) -> Self:
-        self._armed = True
+        self._main = _top_of(trio.lowlevel.current_task())
         self.scope.__enter__()
         return self
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        self._armed = False
+        self._main = None
         return self.scope.__exit__(error_type, error, traceback)
+
+
+def _top_of(task: trio.lowlevel.Task) -> trio.lowlevel.Task:
+    """Return the task under trio's root that a task descends from: the main task, or one of trio's own."""
+    while (nursery := task.parent_nursery) is not None and nursery.parent_task.parent_nursery is not None:
+        task = nursery.parent_task
+    return task
 
 
 def cancel_at_every_step(program: Callable[[Canceller], Awaitable[None]], *, limit: int = 10_000) -> int:

@@ -92,6 +92,7 @@ def _derive_guards(levels: tuple[Level, ...]) -> tuple[Registration, ...]:
 
 
 GUARDS: Derivation[tuple[Registration, ...]] = Derivation((Guard,), derive=_derive_guards)
+"""The guards of a scope, root first, each with who registered it."""
 
 
 @attrs.define(eq=False)

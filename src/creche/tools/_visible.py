@@ -98,8 +98,12 @@ class Presentation:
 
     mode: Mode
     """``native``: each tool is one the model calls directly."""
-    name: ClassVar[str] = "presentation"
     entry_shape: ClassVar[Literal["named"]] = "named"
+
+    @property
+    def name(self) -> str:
+        """``"presentation"``: a scope has one at most."""
+        return "presentation"
 
     def check_registration(self, registry: Registry, scope: ScopeKey | None) -> None:
         """Refuse a global presentation, and a mode that nothing here can serve.
@@ -158,6 +162,7 @@ def _derive_visible(levels: tuple[Level, ...]) -> VisibleTools:
 
 
 VISIBLE: Derivation[VisibleTools] = Derivation((Tool, Restriction), derive=_derive_visible)
+"""The tools a scope sees, for ``registry.read``."""
 
 
 def visible(registry: Registry, scope: ScopeKey | None) -> Mapping[str, Tool]:

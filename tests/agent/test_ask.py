@@ -1,0 +1,377 @@
+"""Asking an agent: the reply, and what becomes of the message when nobody waits any more."""
+
+import pytest
+import trio
+import trio.testing
+
+from creche import AgentSpec, call, say, tool
+from creche.errors import AgentClosedError, AgentError, UnsupportedCapabilityError
+from creche.messages import ImagePart, TextPart, UserMessage
+from creche.models import Usage
+from creche.session import MessageAccepted, MessagesDropped
+from creche.subagents import spawn
+from creche.tools import ToolContext
+
+OWN_TURN = (
+    "agent 'lead' was asked from within its own turn, which would wait for itself; "
+    "use steer() or send(), or ask a subagent"
+)
+
+
+def echo(request):
+    return [say(request.last_user_text.upper(), usage=Usage(1, input_tokens=3, output_tokens=2))]
+
+
+def call_once(name):
+    """Return a model function that calls a tool, and then says what the tool said."""
+    return lambda request: [say(request.last_tool_text)] if request.last_tool_text else [call(name)]
+
+
+async def test_a_reply_says_what_was_answered_and_what_it_cost(lead):
+    async with lead(echo) as opened:
+        reply = await opened.agent.ask("hello")
+    assert (reply.text, reply.parts, reply.outcome, reply.turn) == ("HELLO", (TextPart("HELLO"),), "done", 1)
+    assert reply.usage == reply.usage_tree == Usage(1, input_tokens=3, output_tokens=2)
+
+
+async def test_each_message_sent_gets_a_turn_of_its_own_in_order(lead):
+    async with lead(echo) as opened:
+        agent = opened.agent
+        deliveries = [agent.send(text) for text in ("one", "two", "three")]
+        replies = [await delivery.reply() for delivery in deliveries]
+        assert [(reply.text, reply.turn) for reply in replies] == [("ONE", 1), ("TWO", 2), ("THREE", 3)]
+        assert (await agent.ask("four")).turn == 4
+
+
+async def test_a_message_is_in_the_log_when_send_returns(lead):
+    async with lead(echo) as opened:
+        delivery = opened.agent.send("hello", source="agent")
+        (record,) = opened.agent.session.records()
+        said = UserMessage("hello", source="agent")
+        assert record.data == MessageAccepted(delivery.id, lane="next-turn", message=said)
+        assert (delivery.message, delivery.claimed, delivery.wakes, delivery.lane) == (said, False, True, "next-turn")
+
+
+async def test_a_whole_message_keeps_its_own_source(lead):
+    async with lead(echo) as opened:
+        delivery = opened.agent.send(UserMessage("hello", source="plugin:clock"), source="user")
+        assert delivery.message.source == "plugin:clock"
+
+
+async def test_a_reply_can_be_awaited_by_several_tasks_and_again(lead):
+    async with lead(echo) as opened:
+        delivery = opened.agent.send("hello")
+        texts = []
+
+        async def wait():
+            texts.append((await delivery.reply()).text)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            nursery.start_soon(wait)
+        with trio.testing.assert_checkpoints():
+            texts.append((await delivery.reply()).text)
+        texts.append(delivery.peek().text)
+        assert texts == ["HELLO"] * 4
+
+
+async def test_what_is_not_answered_yet_cannot_be_peeked_at(lead):
+    async with lead(echo) as opened:
+        delivery = opened.agent.send("hello")
+        with pytest.raises(AgentError) as caught:
+            delivery.peek()
+        assert str(caught.value) == "the message is not answered yet; await its reply()"
+
+
+@pytest.mark.parametrize("message", [UserMessage("nobody says it", source=""), UserMessage(()), []], ids=str)
+@pytest.mark.parametrize("how", ["send", "steer", "inject", "ask"])
+async def test_what_no_model_could_be_given_is_refused_at_the_call(lead, message, how):
+    """Rule: a message that would break every later request never gets into the log."""
+    async with lead(echo) as opened:
+        said = message if isinstance(message, UserMessage) else UserMessage(message)
+
+        async def say_it():
+            delivery = getattr(opened.agent, how)(message)
+            if how == "ask":
+                await delivery
+
+        with pytest.raises(AgentError) as caught:
+            await say_it()
+        assert str(caught.value) == f"a message needs a source and at least one part: {said!r}"
+        with pytest.raises(TypeError):
+            opened.agent.send(["a text among parts"])
+        assert len(opened.agent.session) == 0
+        assert (await opened.agent.ask([ImagePart("aGk=", media_type="image/png"), TextPart("look")])).text == "LOOK"
+
+
+async def test_structured_answers_are_refused_and_not_ignored(lead):
+    async with lead(echo) as opened:
+        with pytest.raises(UnsupportedCapabilityError) as caught:
+            await opened.agent.ask("hello", output=int)
+        assert str(caught.value) == "ask(output=...) is not offered by this version of creche; ask for text"
+        assert len(opened.agent.session) == 0
+
+
+# ---------------------------------------------------------------- nobody waits any more
+
+
+async def test_cancelling_an_ask_before_the_claim_withdraws_the_message(lead, gate):
+    async with lead(gate) as opened:
+        agent = opened.agent
+        first = agent.send("first")
+        await gate.reached.wait()
+        with trio.move_on_after(0) as scope:
+            await agent.ask("never mind")
+        assert scope.cancelled_caught
+        ids = [record.data.id for record in agent.session.records("inbox/accepted")]
+        assert [record.data for record in agent.session.records("inbox/dropped")] == [
+            MessagesDropped((ids[1],), cause="withdrawn")
+        ]
+        gate.opened.set()
+        assert (await first.reply()).text == "FIRST"
+        await agent.wait_idle()
+        assert agent.session.turn == 1
+
+
+async def test_cancelling_an_ask_after_the_claim_cancels_the_turn_and_waits_until_it_has_settled(
+    lead, ends, autojump_clock
+):
+    cleaned = []
+
+    @tool
+    async def dawdle() -> None:
+        """Take long to end."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+                cleaned.append(trio.current_time())
+
+    async with lead(call_once("dawdle"), tools=[dawdle]) as opened:
+        begun = trio.current_time()
+        with trio.move_on_after(1):
+            await opened.agent.ask("go")
+        assert trio.current_time() - begun == 6
+        assert len(cleaned) == 1
+        assert ends(opened.agent.session) == [("cancelled", "user")]
+        assert not opened.agent.is_busy
+
+
+async def test_cancelling_who_waits_for_a_reply_leaves_the_message_on_its_way(lead, gate):
+    async with lead(gate) as opened:
+        delivery = opened.agent.send("still wanted")
+        for _ in range(2):
+            with trio.move_on_after(0) as scope:
+                await delivery.reply()
+            assert scope.cancelled_caught
+            await gate.reached.wait()
+        gate.opened.set()
+        assert (await delivery.reply()).text == "STILL WANTED"
+
+
+async def test_an_ask_that_is_given_up_takes_nobody_elses_message_along(lead, gate, ends):
+    async with lead(gate) as opened:
+        agent = opened.agent
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.ask, "given up while it is answered")
+            await gate.reached.wait()
+            other, note = agent.send("other"), agent.inject("a note")
+            nursery.cancel_scope.cancel()
+        gate.opened.set()
+        assert (await other.reply()).text == "OTHER"
+        assert (await note.reply()).turn == 2
+        assert ends(agent.session) == [("cancelled", "user"), ("completed", "")]
+
+
+# ---------------------------------------------------------------- asking in a circle
+
+
+async def test_a_tool_cannot_ask_the_agent_that_called_it(lead):
+    @tool
+    async def ask_back() -> str:
+        """Ask the agent itself."""
+        return (await opened.agent.ask("what?")).text
+
+    async with lead(call_once("ask_back"), tools=[ask_back]) as opened:
+        with trio.fail_after(5):
+            assert (await opened.agent.ask("go")).text == f"Error: {OWN_TURN}"
+        assert len(opened.agent.session.records("inbox/accepted")) == 1
+
+
+@pytest.mark.parametrize("way", ["a task", "a thread", "a reply", "a stream"])
+async def test_nor_can_what_the_tool_started(lead, way):
+    refused = []
+
+    async def ask():
+        try:
+            if way == "a reply":
+                await opened.agent.steer("what?").reply()
+            elif way == "a stream":
+                async with opened.agent.stream("what?") as deltas:
+                    async for _ in deltas:
+                        pass
+            else:
+                await opened.agent.ask("what?")
+        except AgentError as error:
+            refused.append(str(error))
+
+    @tool
+    async def ask_in_a_task() -> str:
+        """Ask from a nursery."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+        return "tried"
+
+    @tool(name="ask_in_a_task")
+    def ask_in_a_thread() -> str:
+        """Ask from a thread."""
+        trio.from_thread.run(ask)
+        return "tried"
+
+    tools = [ask_in_a_thread if way == "a thread" else ask_in_a_task]
+    async with lead(call_once("ask_in_a_task"), tools=tools) as opened:
+        with trio.fail_after(5):
+            assert (await opened.agent.ask("go")).text == "tried"
+    assert refused == [OWN_TURN]
+
+
+async def test_nor_can_a_subagent_of_its_turn(lead):
+    refused = []
+
+    @tool
+    async def delegate(context: ToolContext) -> str:
+        """Start a subagent that asks back."""
+        return (await spawn(context.agent, "ask your parent", name="child")).text
+
+    @tool
+    async def ask_parent() -> str:
+        """Ask the lead."""
+        try:
+            await opened.agent.ask("what?")
+        except AgentError as error:
+            refused.append(str(error))
+        return "tried"
+
+    def answer(request):
+        name = "delegate" if request.agent_path == "lead" else "ask_parent"
+        return call_once(name)(request)
+
+    async with lead(answer, tools=[delegate, ask_parent]) as opened:
+        with trio.fail_after(5):
+            assert (await opened.agent.ask("go")).text == "tried"
+    assert refused == [OWN_TURN]
+
+
+async def test_agents_that_ask_each_other_in_a_circle_are_told_so(lead):
+    """Rule: whoever would close the circle is refused; the others get their answers."""
+    refused = []
+
+    def ask_next(name):
+        @tool(name="ask_next")
+        async def ask_it() -> str:
+            """Ask the next agent."""
+            try:
+                return (await agents[name].ask("what?")).text
+            except AgentError as error:
+                refused.append(str(error))
+                return "refused"
+
+        return ask_it
+
+    async with (
+        lead(call_once("ask_next"), tools=[ask_next("ann")]) as opened,
+        opened.host.open_agent(AgentSpec("ann", tools=[ask_next("bob")])) as ann,
+        opened.host.open_agent(AgentSpec("bob", tools=[ask_next("lead")])) as bob,
+    ):
+        agents = {"lead": opened.agent, "ann": ann, "bob": bob}
+        with trio.fail_after(5):
+            assert (await opened.agent.ask("go")).text == "refused"
+        (sentence,) = refused
+        assert sentence == (
+            "agent 'lead' was asked by one that it waits for: 'lead', which waits for 'ann', which waits for 'bob'; "
+            "each would wait for the others; use steer() or send(), or ask a subagent"
+        )
+
+
+async def test_an_agent_can_ask_another_and_again(lead):
+    @tool
+    async def ask_ann() -> str:
+        """Ask ann, and then twice at once."""
+        texts = []
+
+        async def ask(text):
+            texts.append((await ann.ask(text)).text)
+
+        await ask("one")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "two")
+            nursery.start_soon(ask, "three")
+        return " ".join(sorted(texts))
+
+    def answer(request):
+        return (call_once("ask_ann") if request.agent_path == "lead" else echo)(request)
+
+    async with lead(answer, tools=[ask_ann]) as opened, opened.host.open_agent(AgentSpec("ann")) as ann:
+        assert (await opened.agent.ask("go")).text == "ONE THREE TWO"
+
+
+async def test_a_task_that_outlives_the_turn_may_ask_when_the_turn_is_over(lead):
+    """Rule: what counts is the open turn, not where the task comes from."""
+    texts = []
+    over = trio.Event()
+
+    async def ask_later():
+        await over.wait()
+        texts.append((await opened.agent.ask("later")).text)
+
+    async with trio.open_nursery() as nursery:
+
+        @tool
+        async def start_task() -> str:
+            """Leave a task behind in the program's nursery."""
+            nursery.start_soon(ask_later)
+            return "started"
+
+        async with lead(call_once("start_task"), tools=[start_task]) as opened:
+            await opened.agent.ask("go")
+            over.set()
+            await trio.testing.wait_all_tasks_blocked()
+    assert texts == ["started"]
+
+
+async def test_saying_something_to_itself_is_no_asking(lead):
+    @tool
+    async def remind() -> str:
+        """Say something to the agent itself."""
+        opened.agent.send("next turn")
+        opened.agent.steer("next step")
+        return "noted"
+
+    seen = []
+
+    def answer(request):
+        seen.append(request.last_user_text)
+        return [call("remind")] if request.last_user_text == "go" else [say("done")]
+
+    async with lead(answer, tools=[remind]) as opened:
+        await opened.agent.ask("go")
+        await opened.agent.wait_idle()
+    assert seen == ["go", "next step", "next turn"]
+
+
+async def test_a_closed_agent_is_not_asked(lead):
+    async with lead(echo) as opened:
+        pass
+    agent = opened.agent
+    sentence = "agent 'lead' does not run any more"
+    for how in (agent.send, agent.steer, agent.inject):
+        with pytest.raises(AgentClosedError) as caught:
+            how("hello")
+        assert str(caught.value) == sentence
+    with pytest.raises(AgentClosedError):
+        await agent.ask("hello")
+    with pytest.raises(AgentClosedError):
+        async with agent.stream("hello"):
+            pass
+    assert repr(agent) == "<Agent 'lead' closed>"

@@ -1,0 +1,113 @@
+"""Budgets: what this version holds it holds exactly, and what it does not hold it refuses."""
+
+import pytest
+
+from creche import AgentSpec, Budget, Preset, call, say, tool
+from creche.agent import DEFAULT_DEPTH, DepthLimit
+from creche.errors import ConfigError, LimitReachedError, UnsupportedCapabilityError
+from creche.subagents import delegation, spawn
+
+
+@pytest.mark.parametrize("limit", ["tokens", "cost", "requests", "tool_calls", "seconds", "breadth", "spawns"])
+def test_a_limit_that_is_not_held_is_refused(limit):
+    with pytest.raises(UnsupportedCapabilityError) as caught:
+        Budget(**{limit: 1})
+    assert str(caught.value) == f"Budget({limit}=...) is not held by this version of creche; depth is"
+
+
+def test_all_limits_that_are_not_held_are_named_at_once():
+    with pytest.raises(UnsupportedCapabilityError, match=r"^Budget\(tokens=..., cost=...\) is not held"):
+        Budget(cost=1.0, tokens=0, depth=1)
+
+
+@pytest.mark.parametrize("depth", [-1, True, 1.5, "1"])
+def test_a_depth_is_a_number_of_levels(depth):
+    with pytest.raises(ValueError, match=rf"^Budget\(depth={depth!r}\): a depth is 0 or more$"):
+        Budget(depth=depth)
+
+
+def test_a_limit_only_tightens():
+    limit = DepthLimit(3, owner="the default")
+    assert limit.tightened(None, 0, "lead") is limit
+    assert limit.tightened(Budget(), 0, "lead") is limit
+    assert limit.tightened(Budget(depth=3), 0, "lead") is limit
+    assert limit.tightened(Budget(depth=7), 0, "lead") is limit
+    assert limit.tightened(Budget(depth=1), 0, "lead") == DepthLimit(1, owner="lead")
+    assert limit.tightened(Budget(depth=1), 1, "lead/a") == DepthLimit(2, owner="lead/a")
+
+
+def test_a_refusal_names_the_limit_its_value_and_who_set_it():
+    limit = DepthLimit(1, owner="lead")
+    limit.check(1, "lead/a")
+    with pytest.raises(LimitReachedError) as caught:
+        limit.check(2, "lead/a/b")
+    assert str(caught.value) == (
+        "agent 'lead/a/b' would stand 2 levels below the root, and 'lead' allows 1 (Budget(depth=...)); "
+        "do the work yourself"
+    )
+    assert caught.value.code == "depth"
+
+
+def delegate_as_deep_as_possible(request):
+    return [say(request.last_tool_text)] if request.last_tool_text else [call("subagent", description="d", prompt="go")]
+
+
+@pytest.mark.parametrize(
+    ("host", "spec", "deepest"),
+    [(None, None, DEFAULT_DEPTH), (None, 1, 1), (2, None, 2), (2, 1, 1), (1, 7, 1), (5, None, 5), (None, 0, 0)],
+)
+async def test_agents_stand_as_deep_as_the_tightest_budget_above_them_allows(lead, host, spec, deepest):
+    budgets = {
+        "budget": Budget(depth=host) if host is not None else None,
+        "spec": Budget(depth=spec) if spec is not None else None,
+    }
+    async with lead(hello, plugins=[delegation()], budget=budgets["budget"]) as opened:
+        name = AgentSpec("deep", model=opened.model, budget=budgets["spec"])
+        opened.model._model._function = delegate_as_deep_as_possible
+        async with opened.host.open_agent(name) as agent:
+            text = (await agent.ask("go")).text
+        paths = [each.path for each in opened.agents if each is not opened.agent]
+        assert paths == ["/".join(["deep", *["subagent-1"] * depth]) for depth in range(deepest + 1)]
+        assert f"would stand {deepest + 1} levels below the root" in text
+
+
+def hello(request):
+    return [say("hi")]
+
+
+async def test_a_child_refused_for_its_depth_leaves_no_trace(lead):
+    async with lead(hello, budget=Budget(depth=0)) as opened:
+        with pytest.raises(LimitReachedError) as caught:
+            await spawn(opened.agent, "go")
+        assert caught.value.code == "depth"
+        assert len(opened.agent.session) == 0
+        assert opened.agent.children == ()
+
+
+# ---------------------------------------------------------------- what an agent is made from
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "*", "a*", " a", "a\n"])
+def test_a_name_is_a_segment_of_a_path(name):
+    with pytest.raises(ConfigError) as caught:
+        AgentSpec(name)
+    sentence = f"{name!r} cannot be a name: it is a segment of paths, so no '/', no '*', no blank ends"
+    assert caught.value.problems == (("name", sentence),)
+
+
+def test_a_spec_takes_any_iterable_and_keeps_tuples():
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "a tree"
+
+    spec = AgentSpec("lead", tools=[look], setup=(each for each in [look]))
+    assert (spec.tools, spec.setup) == ((look,), (look,))
+
+
+def test_the_field_types_of_a_spec_exist_at_run_time():
+    """Rule: cattrs and others resolve them."""
+    import attrs
+
+    for cls in (AgentSpec, Preset):
+        attrs.resolve_types(cls)
