@@ -193,7 +193,7 @@ def test_parameters_are_one_text_however_they_are_written():
 
 
 def test_two_keys_that_are_mended_to_one_are_one():
-    schema = ToolSchema("a", description="", parameters={"\ud800": 1, "\ud801": 2})
+    schema = ToolSchema("a", description="", parameters=dict([("\ud800", 1), ("\udfff", 2)]))
     assert schema.parameters == '{"\ufffd":2}'
 
 

@@ -18,7 +18,9 @@ def test_the_program_prints_what_the_text_below_it_says(tmp_path: Path) -> None:
     assert said is not None
     script = tmp_path / "program.py"
     script.write_text(program, encoding="utf-8")
-    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.stdout, done.stderr) == (said[1].replace("\n", " ") + "\n", "")
 
 

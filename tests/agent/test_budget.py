@@ -1,5 +1,6 @@
 """Budgets: what this version holds it holds exactly, and what it does not hold it refuses."""
 
+import attrs
 import pytest
 
 from creche import AgentSpec, Budget, Preset, call, say, tool
@@ -22,7 +23,7 @@ def test_all_limits_that_are_not_held_are_named_at_once():
 
 @pytest.mark.parametrize("depth", [-1, True, 1.5, "1"])
 def test_a_depth_is_a_number_of_levels(depth):
-    with pytest.raises(ValueError, match=rf"^Budget\(depth={depth!r}\): a depth is 0 or more$"):
+    with pytest.raises(ValueError, match=rf"^Budget\(depth={depth!r}\): a depth is a whole number, 0 or more$"):
         Budget(depth=depth)
 
 
@@ -48,7 +49,11 @@ def test_a_refusal_names_the_limit_its_value_and_who_set_it():
     assert caught.value.code == "depth"
 
 
-def delegate_as_deep_as_possible(request):
+def hello(request):
+    return [say("hi")]
+
+
+def delegate(request):
     return [say(request.last_tool_text)] if request.last_tool_text else [call("subagent", description="d", prompt="go")]
 
 
@@ -57,22 +62,16 @@ def delegate_as_deep_as_possible(request):
     [(None, None, DEFAULT_DEPTH), (None, 1, 1), (2, None, 2), (2, 1, 1), (1, 7, 1), (5, None, 5), (None, 0, 0)],
 )
 async def test_agents_stand_as_deep_as_the_tightest_budget_above_them_allows(lead, host, spec, deepest):
-    budgets = {
-        "budget": Budget(depth=host) if host is not None else None,
-        "spec": Budget(depth=spec) if spec is not None else None,
-    }
-    async with lead(hello, plugins=[delegation()], budget=budgets["budget"]) as opened:
-        name = AgentSpec("deep", model=opened.model, budget=budgets["spec"])
-        opened.model._model._function = delegate_as_deep_as_possible
-        async with opened.host.open_agent(name) as agent:
-            text = (await agent.ask("go")).text
-        paths = [each.path for each in opened.agents if each is not opened.agent]
-        assert paths == ["/".join(["deep", *["subagent-1"] * depth]) for depth in range(deepest + 1)]
+    host_budget, budget = (None if depth is None else Budget(depth=depth) for depth in (host, spec))
+    async with (
+        lead(delegate, plugins=[delegation()], budget=host_budget) as opened,
+        opened.host.open_agent(AgentSpec("deep", budget=budget)) as agent,
+    ):
+        text = (await agent.ask("go")).text
+        assert [each.path for each in opened.agents[1:]] == [
+            "/".join(["deep", *["subagent-1"] * depth]) for depth in range(deepest + 1)
+        ]
         assert f"would stand {deepest + 1} levels below the root" in text
-
-
-def hello(request):
-    return [say("hi")]
 
 
 async def test_a_child_refused_for_its_depth_leaves_no_trace(lead):
@@ -107,7 +106,5 @@ def test_a_spec_takes_any_iterable_and_keeps_tuples():
 
 def test_the_field_types_of_a_spec_exist_at_run_time():
     """Rule: cattrs and others resolve them."""
-    import attrs
-
     for cls in (AgentSpec, Preset):
         attrs.resolve_types(cls)

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from creche import FunctionModel, call, open_host, say, tool
+from creche import AgentSpec, FunctionModel, call, open_host, say, tool
 from creche.agent import BuildRequest, DeltaStreamed, PreStep, TurnStopping
 from creche.errors import (
     ContextOverflowError,
@@ -16,8 +16,7 @@ from creche.errors import (
     TurnCancelled,
     TurnRefused,
 )
-from creche.host import Host
-from creche.models import Finished, TextDelta, fail
+from creche.models import fail
 from creche.prompt import AssemblePrompt, RuntimeContext, Section
 from creche.scope import Fault
 from creche.session import RecordAppended
@@ -148,9 +147,8 @@ async def test_a_group_with_one_error_in_it_is_that_error(lead, ends):
         return await following()
 
     async with lead(hello) as opened:
-        with opened.pen.wrap(PreStep, wrong):
-            with pytest.raises(TurnRefused) as caught:
-                await opened.agent.ask("hello")
+        with opened.pen.wrap(PreStep, wrong), pytest.raises(TurnRefused) as caught:
+            await opened.agent.ask("hello")
         assert caught.value is refused
         await check_lives(opened, ends, "blocked", "not in this house")
 
@@ -160,9 +158,8 @@ async def test_a_group_with_several_errors_is_a_bug_with_the_group_as_its_cause(
         raise ExceptionGroup("two things", [ModelError("one"), ValueError("two")])
 
     async with lead(hello) as opened:
-        with opened.pen.wrap(PreStep, wrong):
-            with pytest.raises(InternalError) as caught:
-                await opened.agent.ask("hello")
+        with opened.pen.wrap(PreStep, wrong), pytest.raises(InternalError) as caught:
+            await opened.agent.ask("hello")
         assert [str(error) for error in caught.value.__cause__.exceptions] == ["one", "two"]
         assert (await opened.agent.ask("again")).text == "hi"
 
@@ -222,9 +219,9 @@ async def test_and_also_when_the_whole_agent_is_cancelled(lead, ends):
 
 async def test_a_prompt_with_an_unknown_variable_ends_the_turn_before_its_step(lead, kinds, ends):
     async with lead(hello) as opened:
-        with opened.pen.add(Section("broken", order=300, text="You are in {{nowhere}}.")):
-            with pytest.raises(PromptError) as caught:
-                await opened.agent.ask("hello")
+        broken = Section("broken", order=300, text="You are in {{nowhere}}.")
+        with opened.pen.add(broken), pytest.raises(PromptError) as caught:
+            await opened.agent.ask("hello")
         sentence = str(caught.value)
         assert "'broken'" in sentence
         assert "nowhere" in sentence
@@ -237,9 +234,9 @@ async def test_a_context_that_raises_is_a_prompt_error_that_names_it(lead, ends)
         raise ValueError("mine")
 
     async with lead(hello) as opened:
-        with opened.pen.add(RuntimeContext("broken", order=300, text=wrong)):
-            with pytest.raises(PromptError, match="'broken'") as caught:
-                await opened.agent.ask("hello")
+        broken = RuntimeContext("broken", order=300, text=wrong)
+        with opened.pen.add(broken), pytest.raises(PromptError, match="'broken'") as caught:
+            await opened.agent.ask("hello")
         assert str(caught.value.__cause__) == "mine"
         await check_lives(opened, ends, "error", str(caught.value))
 
@@ -262,11 +259,12 @@ async def test_a_wrapper_that_returns_nothing_is_blamed_by_name(lead, ends, oper
         await following()
 
     async with lead(hello) as opened:
-        with opened.pen.wrap(operation, forgets):
-            with pytest.raises(InternalError) as caught:
-                await opened.agent.ask("hello")
+        with opened.pen.wrap(operation, forgets), pytest.raises(InternalError) as caught:
+            await opened.agent.ask("hello")
         sentence = str(caught.value)
-        assert sentence.startswith(f"the wrapper of 'host' at scope 'lead' around {operation.wire_name} returned None where ")
+        assert sentence.startswith(
+            f"the wrapper of 'host' at scope 'lead' around {operation.wire_name} returned None where "
+        )
         await check_lives(opened, ends, "error", sentence)
 
 
@@ -276,10 +274,11 @@ async def test_a_wrapper_that_raises_ends_the_turn_with_a_bug(lead, ends, operat
         raise KeyError("mine")
 
     async with lead(hello) as opened:
-        with opened.pen.wrap(operation, wrong):
-            with pytest.raises(InternalError) as caught:
-                await opened.agent.ask("hello")
-        assert caught.value.__cause__.__notes__ == [f"raised by the wrapper of 'host' at scope 'lead' around {operation.wire_name}"]
+        with opened.pen.wrap(operation, wrong), pytest.raises(InternalError) as caught:
+            await opened.agent.ask("hello")
+        assert caught.value.__cause__.__notes__ == [
+            f"raised by the wrapper of 'host' at scope 'lead' around {operation.wire_name}"
+        ]
         await check_lives(opened, ends, "error", "turn 1 of agent 'lead' hit a bug: KeyError('mine')")
 
 
@@ -288,9 +287,8 @@ async def test_a_limit_ends_the_turn_as_one(lead, ends):
         raise LimitReachedError("no more than one step", code="requests")
 
     async with lead(hello) as opened:
-        with opened.pen.wrap(PreStep, limit):
-            with pytest.raises(LimitReachedError) as caught:
-                await opened.agent.ask("hello")
+        with opened.pen.wrap(PreStep, limit), pytest.raises(LimitReachedError) as caught:
+            await opened.agent.ask("hello")
         assert (str(caught.value), caught.value.code) == ("no more than one step", "requests")
         await check_lives(opened, ends, "limit", "no more than one step")
 
@@ -327,10 +325,17 @@ async def test_a_checkpoint_that_fails_blocks_the_request_and_the_agent_lives(le
         store.error = None
         await check_lives(opened, ends, "error", "disk full")
         # The message of the turn that failed is history: it was admitted before.
-        assert [message.role for message in opened.agent.session.derive_messages()] == ["system", "user", "user", "assistant"]
+        assert [message.role for message in opened.agent.session.derive_messages()] == [
+            "system",
+            "user",
+            "user",
+            "assistant",
+        ]
 
 
-async def test_a_checkpoint_that_fails_before_a_body_leaves_no_call_without_a_result(lead, slow_store, ends, autojump_clock):
+async def test_a_checkpoint_that_fails_before_a_body_leaves_no_call_without_a_result(
+    lead, slow_store, ends, autojump_clock
+):
     store = slow_store()
 
     def answer(request):
@@ -353,7 +358,9 @@ async def test_a_checkpoint_that_fails_before_a_body_leaves_no_call_without_a_re
         await check_lives(opened, ends, "error", "disk full")
 
 
-async def test_a_store_with_a_bug_in_its_closing_flush_is_reported_and_the_agent_lives(lead, slow_store, autojump_clock):
+async def test_a_store_with_a_bug_in_its_closing_flush_is_reported_and_the_agent_lives(
+    lead, slow_store, autojump_clock
+):
     store = slow_store()
 
     async def break_store(event, following):
@@ -380,12 +387,9 @@ def test_an_interrupt_in_a_turn_comes_out_of_the_program_and_leaves_a_whole_log(
         raise KeyboardInterrupt
 
     async def program():
-        async with open_host(model=FunctionModel(answer)) as host:
-            from creche import AgentSpec
-
-            async with host.open_agent(AgentSpec("lead")) as agent:
-                agents.append(agent)
-                await agent.ask("hello")
+        async with open_host(model=FunctionModel(answer)) as host, host.open_agent(AgentSpec("lead")) as agent:
+            agents.append(agent)
+            await agent.ask("hello")
 
     with pytest.raises(KeyboardInterrupt):
         trio.run(program)
@@ -394,11 +398,17 @@ def test_an_interrupt_in_a_turn_comes_out_of_the_program_and_leaves_a_whole_log(
 
 
 async def test_an_error_of_the_users_block_comes_out_as_itself_while_a_turn_is_open(lead, gate):
-    with pytest.raises(ValueError, match=r"^mine$") as caught:
+    opened = delivery = None
+
+    async def fail_in_the_block():
+        nonlocal opened, delivery
         async with lead(gate) as opened:
             delivery = opened.agent.send("hello")
             await gate.reached.wait()
             raise ValueError("mine")
+
+    with pytest.raises(ValueError, match=r"^mine$") as caught:
+        await fail_in_the_block()
     assert type(caught.value) is ValueError
     with pytest.raises(TurnCancelled, match=r"^turn 1 of agent 'lead' was cancelled \(closed\)$"):
         delivery.peek()

@@ -55,9 +55,7 @@ def prompted(lead):
 
     @asynccontextmanager
     async def open_prompted(answer=hello, *, capable=False, tool_update=None, **spec):
-        capabilities = Capabilities(
-            system_prompt_update="in-history" if capable else None, tool_update=tool_update
-        )
+        capabilities = Capabilities(system_prompt_update="in-history" if capable else None, tool_update=tool_update)
         model = FunctionModel(answer, capabilities=capabilities, retry=RetryPolicy(1, jitter=0))
         async with lead(model, **spec) as opened:
             box = SimpleNamespace(text="A", read=0, pen=opened.pen, **attrs.asdict(opened, recurse=False))
@@ -221,14 +219,17 @@ async def test_a_compaction_that_shadows_later_prompts_leaves_the_head_which_say
 
         with it.pen.wrap(PreStep, compact):
             assert await it.ask("B") == [("replace", "B"), ("header", "series", False)]
-        assert [message.role for message in it.agent.session.derive_messages()] == ["system", "user", "user", "assistant"]
+        assert [message.role for message in it.agent.session.derive_messages()] == [
+            "system",
+            "user",
+            "user",
+            "assistant",
+        ]
 
 
 @BOTH
 async def test_another_provider_starts_no_series_and_its_own_capability_decides(prompted, capable):
-    other = RecordingModel(
-        FunctionModel(hello, provider="other", capabilities=Capabilities() if capable else CAPABLE)
-    )
+    other = RecordingModel(FunctionModel(hello, provider="other", capabilities=Capabilities() if capable else CAPABLE))
 
     async def switch(event, following):
         return Settings("other", model="big")
@@ -371,7 +372,11 @@ async def test_a_failed_turn_has_said_its_prompt_all_the_same(prompted):
 
 
 def snapshots(log):
-    return [record.data.message.text for record in log.records("user/message") if record.data.message.source == "runtime-context"]
+    return [
+        record.data.message.text
+        for record in log.records("user/message")
+        if record.data.message.source == "runtime-context"
+    ]
 
 
 async def test_a_snapshot_is_said_when_it_is_new_and_when_it_has_changed(prompted):
@@ -409,7 +414,11 @@ async def test_a_snapshot_that_was_shadowed_or_left_out_is_said_again(prompted):
             await it.ask()
         assert snapshots(it.agent.session) == []
         await it.ask()
-        (record,) = [record for record in it.agent.session.records("user/message") if record.data.message.source == "runtime-context"]
+        (record,) = [
+            record
+            for record in it.agent.session.records("user/message")
+            if record.data.message.source == "runtime-context"
+        ]
         said = record.data
         with it.pen.wrap(PreStep, shadow):
             await it.ask()

@@ -90,7 +90,9 @@ async def test_settings_of_another_provider_go_to_its_adapter_and_its_capabiliti
         with opened.pen.wrap(BuildRequest, switch):
             assert (await opened.agent.ask("hello")).text == "big answers"
         assert (await opened.agent.ask("hello")).text == "hi"
-        routes = [(record.data.provider, record.data.model) for record in opened.agent.session.records("request/context")]
+        routes = [
+            (record.data.provider, record.data.model) for record in opened.agent.session.records("request/context")
+        ]
         assert routes == [("function", "function"), ("other", "big"), ("function", "function")]
 
 
@@ -99,9 +101,9 @@ async def test_a_provider_that_nobody_registered_ends_the_turn_and_not_the_agent
         return Settings("nobody", model="big")
 
     async with lead(hello) as opened:
-        with opened.pen.wrap(BuildRequest, switch):
-            with pytest.raises(NotRegisteredError, match=r"^no model provider 'nobody' is registered for 'nobody:big'"):
-                await opened.agent.ask("hello")
+        sentence = r"^no model provider 'nobody' is registered for 'nobody:big'"
+        with opened.pen.wrap(BuildRequest, switch), pytest.raises(NotRegisteredError, match=sentence):
+            await opened.agent.ask("hello")
         assert (await opened.agent.ask("again")).text == "hi"
         assert [reason for reason, _ in ends(opened.agent.session)] == ["error", "completed"]
 
@@ -213,7 +215,9 @@ async def test_each_attempt_is_prepared_anew(lead, autojump_clock):
     class Changing:
         provider = model = "function"
         limiter = None
-        _inner = FunctionModel(lambda request: [say("hi")] if len(prepared) > 1 else fail(), retry=RetryPolicy(1, jitter=0))
+        _inner = FunctionModel(
+            lambda request: [say("hi")] if len(prepared) > 1 else fail(), retry=RetryPolicy(1, jitter=0)
+        )
 
         async def prepare(self, settings, /):
             prepared.append(settings)
@@ -265,7 +269,7 @@ MORE = "the model streamed on after it had finished"
     ],
 )
 async def test_what_is_no_answer_is_a_failed_attempt_with_its_stream(
-    lead, kinds, chunk_model, autojump_clock, chunks, code, sentence
+    *, lead, kinds, chunk_model, autojump_clock, chunks, code, sentence
 ):
     """Rule: such an attempt is never taken for an answer, is tried again, and nothing of it becomes history."""
     model = chunk_model(chunks, [TextDelta("hi"), Finished()], retries=1)
@@ -361,7 +365,9 @@ async def test_an_attempt_that_fails_gives_its_place_back_before_it_waits(lead, 
 # ---------------------------------------------------------------- what stands in the log when
 
 
-async def test_nothing_is_sent_before_the_log_is_durable_and_no_body_begins_before_its_call_is(lead, slow_store, autojump_clock):
+async def test_nothing_is_sent_before_the_log_is_durable_and_no_body_begins_before_its_call_is(
+    lead, slow_store, autojump_clock
+):
     store = slow_store()
     durable = []
 
@@ -410,7 +416,9 @@ async def test_what_a_model_still_says_after_a_cancellation_comes_before_its_set
         provider = model = "function"
         limiter = None
         prepare = FunctionModel(hello).prepare
-        words = ["late ", "early "]
+
+        def __init__(self):
+            self.words = ["late ", "early "]
 
         def stream(self, request, /):
             return self

@@ -25,7 +25,13 @@ async def test_a_stream_yields_every_delta_of_every_step_and_then_has_the_reply(
         async with opened.agent.stream("go") as deltas:
             heard = [delta async for delta in deltas]
             assert deltas.reply.text == "I saw it."
-        assert [delta.text for delta in heard if isinstance(delta, TextDelta)] == ["Let me ", "look.", "I ", "saw ", "it."]
+        assert [delta.text for delta in heard if isinstance(delta, TextDelta)] == [
+            "Let me ",
+            "look.",
+            "I ",
+            "saw ",
+            "it.",
+        ]
         assert [delta.name for delta in heard if isinstance(delta, ToolCallDelta)] == ["look"]
         logged = [record.data.stream for record in opened.agent.session.records("assistant/message")]
         assert heard == [delta for stream in logged for delta in expand_stream(stream)]
@@ -46,10 +52,10 @@ async def test_deltas_come_while_the_model_still_speaks(lead, chunk_model):
 
 
 async def test_a_slow_reader_holds_nobody_up_and_misses_nothing(lead):
-    async with lead(lambda request: [say(*[f"{number} " for number in range(5000)])]) as opened:
-        async with opened.agent.stream("go") as deltas:
-            await opened.agent.wait_idle()
-            assert len([delta async for delta in deltas]) == 5000
+    pieces = [f"{number} " for number in range(5000)]
+    async with lead(lambda request: [say(*pieces)]) as opened, opened.agent.stream("go") as deltas:
+        await opened.agent.wait_idle()
+        assert [delta.text async for delta in deltas] == pieces
 
 
 async def test_there_is_no_reply_before_the_end(lead, gate):
@@ -65,7 +71,11 @@ async def test_a_new_attempt_is_announced_in_the_stream(lead, chunk_model, autoj
     async with lead(model) as opened:
         with record_events(opened.pen, DeltaStreamed) as heard:
             async with opened.agent.stream("go") as deltas:
-                assert [delta async for delta in deltas] == [TextDelta("half an ans"), StreamRestarted(1), TextDelta("whole")]
+                assert [delta async for delta in deltas] == [
+                    TextDelta("half an ans"),
+                    StreamRestarted(1),
+                    TextDelta("whole"),
+                ]
                 assert deltas.reply.text == "whole"
         assert [(event.agent_path, event.delta.text, event.attempt) for event in heard] == [
             ("lead", "half an ans", 1),
@@ -112,10 +122,14 @@ async def test_leaving_a_stream_before_its_turn_withdraws_the_message(lead, gate
 async def test_an_error_in_the_block_of_a_stream_comes_out_as_itself(lead, chunk_model):
     model = chunk_model([TextDelta("one "), trio.sleep_forever])
     async with lead(model) as opened:
-        with pytest.raises(ValueError, match=r"^mine$"):
+
+        async def read_and_fail():
             async with opened.agent.stream("go") as deltas:
                 await anext(deltas)
                 raise ValueError("mine")
+
+        with pytest.raises(ValueError, match=r"^mine$"):
+            await read_and_fail()
         assert not opened.agent.is_busy
 
 

@@ -48,7 +48,9 @@ def test_it_says_what_is_in_the_folder(folder: Path, tmp_path: Path) -> None:
     assert "1 TODO line:\n  src/app.py:2: # TODO: say why" in summary
 
 
-def test_two_subagents_are_spawned_and_one_is_forked_and_they_work_at_the_same_time(folder: Path, tmp_path: Path) -> None:
+def test_two_subagents_are_spawned_and_one_is_forked_and_they_work_at_the_same_time(
+    folder: Path, tmp_path: Path
+) -> None:
     done = creche("demo", folder, state=tmp_path / "state")
     location = re.search(r"^log: (.*)$", done.stdout, flags=re.MULTILINE)
     assert location is not None

@@ -11,7 +11,7 @@ from creche.errors import ConfigError, NotRegisteredError, PluginError, Registry
 from creche.models import FunctionModel, ModelProvider
 from creche.presets import mount_presets
 from creche.prompt import PERSONA_ORDER, PERSONA_SECTION, AssembleContext, assemble, render_prompt
-from creche.scope import Owner, Registry, ScopeKey, make_registrar, open_mounts, scope_chain_of
+from creche.scope import Owner, Registry, make_registrar, open_mounts, scope_chain_of
 from creche.session import RecordAppended
 from creche.testing import assert_no_leaks, check_log
 from creche.tools import Guard, Tool, restrict, visible
@@ -132,12 +132,13 @@ async def test_a_preset_is_mounted_once_for_all_its_agents_and_stands_until_the_
 
 async def test_agents_of_one_preset_share_it_and_nothing_of_each_other():
     heard = []
-    team = Preset(
-        "team",
-        setup=[lambda registrar: registrar.on(RecordAppended, lambda event: heard.append(event.agent_path)) and None],
-    )
+
+    def listen(registrar):
+        registrar.on(RecordAppended, lambda event: heard.append(event.agent_path))
+
+    presets = [Preset("team", setup=[listen]), Preset("elsewhere")]
     async with (
-        open_host(model=FunctionModel(look), presets=[team, Preset("elsewhere")]) as host,
+        open_host(model=FunctionModel(look), presets=presets) as host,
         host.open_agent(AgentSpec("a", tools=[read]), preset="team") as a,
         host.open_agent(AgentSpec("b"), preset="team") as b,
         host.open_agent(AgentSpec("c"), preset="elsewhere") as c,
@@ -314,4 +315,3 @@ def test_a_preset_is_a_value_that_can_be_used_in_several_hosts():
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         preset.name = "other"
     assert preset != Preset("team", tools=[read], setup=[write])
-    assert isinstance(ScopeKey("x"), ScopeKey)

@@ -481,7 +481,9 @@ TestPrompts = Prompts.TestCase
 
 @given(
     text=st.lists(
-        st.sampled_from(["{", "}", "{{", "}}", "x", "open", " ", "é", "\ud800", "\udc00", "%", "y", "{{x}}"]),
+        st.sampled_from(
+            ["{", "}", "{{", "}}", "x", "open", " ", "é", "\ud800", "\udc00", "%", "y", "{{x}}", "{{y}}", "{{z}}"]
+        ),
         max_size=12,
     ).map("".join),
     value=st.sampled_from(["", "{{x}}", "{", "}}", "\ud800", "%s"]),

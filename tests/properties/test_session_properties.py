@@ -62,6 +62,9 @@ from creche.session import (
 
 def values_of(kind):
     """Return a strategy for values of a type, with every field of every class drawn."""
+    if kind is ToolSchema:
+        texts = st.text(max_size=5)
+        return st.builds(kind, texts, description=texts, parameters=st.dictionaries(texts, texts, max_size=3))
     if attrs.has(kind):
         return st.builds(kind, **{field.alias: values_of(field.type) for field in attrs.fields(kind)})
     if get_origin(kind) is tuple:

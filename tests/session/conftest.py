@@ -48,7 +48,9 @@ from creche.session import (
 
 
 def head(*names: str, model: str = "m") -> RequestHead:
-    tools = [ToolSchema(name, description=f"Does {name}.", parameters={"type": "object"}) for name in names]
+    tools = [
+        ToolSchema(name, description=f"Does {name}.", parameters={"type": "object", "title": name}) for name in names
+    ]
     return RequestHead(Settings("p", model=model), tools=tools)
 
 

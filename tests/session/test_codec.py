@@ -119,6 +119,11 @@ GOOD = {
 }
 
 
+HEAD_WITH_A_BAD_TOOL = (
+    '{"settings":{"provider":"p","model":"m"},"tools":[{"name":"x","description":"","parameters":"[]"}]}'
+)
+
+
 def line_with(**fields):
     return ("{" + ",".join(f'"{key}":{text}' for key, text in (GOOD | fields).items() if text) + "}").encode()
 
@@ -180,6 +185,10 @@ def message_line(message):
         (
             message_line('{"parts":"' + "x" * 99 + '"}'),
             f'data.message.parts: expected a list, found "{"x" * 59}...',
+        ),
+        (
+            line_with(kind='"request/header"', data=f'{{"reason":"initial","head":{HEAD_WITH_A_BAD_TOOL}}}'),
+            "data.head.tools[0]: '[]' is not the JSON Schema of an object",
         ),
         (b'{"session":{"id":"s1","path":"lead"}}', "session.created: is missing"),
         (b'{"session":{"id":"s1","path":"lead","created":0},"s":1}', "a session's line has one key, found session, s"),

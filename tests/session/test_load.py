@@ -345,6 +345,14 @@ def test_a_fork_begins_where_a_turn_of_its_parent_ended(parent, boundary, where,
     )
 
 
+def test_a_fork_of_a_fork_that_has_done_nothing_is_found(log, write, journal_of):
+    """Rule: a fork can itself be forked where it begins."""
+    child = log.fork(CHILD)
+    twin = child.fork(attrs.evolve(CHILD, id="s3", path="lead/a/b", parent="s2"))
+    loaded = load_sessions(write(*journal_of(log, child, twin)))
+    assert list(loaded["s3"].records()) == list(twin.records())
+
+
 def test_a_fork_is_numbered_after_what_it_shares(lines, refuses):
     assert refuses(*lines, encode_header(CHILD), fork_line("s1", 9, seq=0)) == (
         13,

@@ -250,9 +250,10 @@ def test_a_header_is_written_when_it_is_due(case, expected, say):
         ),
         ROW(
             lambda head: attrs.evolve(
-                head, tools=[attrs.evolve(each, parameters='{ "type":"object"}') for each in head.tools]
+                head,
+                tools=[attrs.evolve(each, parameters={"title": each.name, "type": "object"}) for each in head.tools],
             ),
-            id="text of a schema",
+            id="order of keys in a schema",
         ),
     ],
 )

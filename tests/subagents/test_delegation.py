@@ -77,6 +77,12 @@ def test_the_tool_of_another_provider_is_named_after_it():
 # ---------------------------------------------------------------- what comes back
 
 
+FAILED = """\
+Error: subagent 'subagent-2' ended as 'failed'. ModelError (quota): no credit
+What it had said until then:
+I had begun"""
+
+
 async def test_reports_come_back_in_the_models_order_whoever_is_done_first(checked_host, autojump_clock):
     delays = {"first": 3, "second": 1, "third": 2}
 
@@ -116,11 +122,7 @@ async def test_one_child_that_fails_is_that_calls_error_and_hurts_no_sibling(che
         results = [record.data for record in lead.session.records("tool/result")]
         assert [(result.message.text, result.code) for result in results] == [
             ("0 is done", ""),
-            (
-                "Error: subagent 'subagent-2' ended as 'failed'. ModelError (quota): no credit\n"
-                "What it had said until then:\nI had begun",
-                "subagent-failed",
-            ),
+            (FAILED, "subagent-failed"),
             ("2 is done", ""),
         ]
         assert sorted(record.data.outcome for record in lead.session.records("subagent/end")) == [

@@ -10,7 +10,14 @@ from creche.errors import RegistryError, UnsupportedCapabilityError
 from creche.models import Capabilities, FunctionModel, PreparedCall, call
 from creche.prompt import PERSONA_ORDER, PERSONA_SECTION
 from creche.session import fold_surface
-from creche.subagents import SubagentCapabilities, SubagentProvider, SubagentRequest, delegation, run_subagent
+from creche.subagents import (
+    SubagentCapabilities,
+    SubagentProvider,
+    SubagentRequest,
+    delegation,
+    fork_provider,
+    run_subagent,
+)
 from creche.tools import Guard
 
 
@@ -347,8 +354,6 @@ async def test_a_persona_that_stands_above_is_the_forks_too(checked_host):
 
 
 def test_the_provider_of_forks_says_what_it_is():
-    from creche.subagents import fork_provider
-
     provider = fork_provider()
     assert provider.inherits_parent_context
     assert provider.capabilities == SubagentCapabilities(depth=True, tool_filter=True)

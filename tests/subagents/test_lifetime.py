@@ -410,8 +410,8 @@ async def test_an_error_and_an_interrupt_in_a_childs_tool_end_what_they_should(c
         return {} if "/" in request.agent_path else {"description": "d", "prompt": "Go."}
 
     agents = []
-    raised.append(ValueError("mine"))
-    with pytest.raises(KeyboardInterrupt) as caught:
+
+    async def program():
         async with open_host(model=FunctionModel(model), plugins=[delegation()]) as host:
             host.registrar.on(AgentOpened, lambda event: agents.append(event.agent))
             host.registrar.add(explode)
@@ -419,6 +419,10 @@ async def test_an_error_and_an_interrupt_in_a_childs_tool_end_what_they_should(c
                 assert (await lead.ask("Go.")).text == "Error: ValueError: mine"
                 raised[0] = KeyboardInterrupt("stop")
                 await lead.ask("Go.")
+
+    raised.append(ValueError("mine"))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        await program()
     assert caught.value is raised[0]
     for agent in agents:
         check_log(agent.session)

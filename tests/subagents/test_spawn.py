@@ -29,6 +29,7 @@ from creche.models import (
     fail,
     model_error,
 )
+from creche.scope import Fault
 from creche.session import RecordAppended, SubagentEnded, SubagentStarted
 from creche.subagents import delegation
 from creche.testing import record_events
@@ -387,29 +388,26 @@ async def test_by_default_a_tree_is_three_levels_deep_and_the_model_is_told(chec
 
 
 @pytest.mark.parametrize(
-    ("host", "preset", "spec", "deepest", "owner"),
+    ("budgets", "deepest", "owner"),
     [
-        (None, None, None, 3, "the default"),
-        (0, None, None, 0, "the host"),
-        (5, None, None, 5, "the host"),
-        (None, None, 5, 5, "lead"),
-        (None, 4, None, 4, "lead"),
-        (1, None, 5, 1, "the host"),
-        (5, 2, 4, 2, "lead"),
-        (5, 4, 0, 0, "lead"),
+        ({}, 3, "the default"),
+        ({"host": 0}, 0, "the host"),
+        ({"host": 5}, 5, "the host"),
+        ({"spec": 5}, 5, "lead"),
+        ({"preset": 4}, 4, "lead"),
+        ({"host": 1, "spec": 5}, 1, "the host"),
+        ({"host": 5, "preset": 2, "spec": 4}, 2, "lead"),
+        ({"host": 5, "preset": 4, "spec": 0}, 0, "lead"),
     ],
 )
 async def test_a_budget_can_only_tighten_another_and_the_default_is_for_where_nobody_says_anything(
-    checked_host, host, preset, spec, deepest, owner
+    checked_host, budgets, deepest, owner
 ):
-    def budget(depth):
-        return None if depth is None else Budget(depth=depth)
-
-    presets = [Preset("team", budget=budget(preset))]
+    host, preset, spec = [Budget(depth=budgets[who]) if who in budgets else None for who in ("host", "preset", "spec")]
     async with checked_host(
-        FunctionModel(delegating), plugins=[delegation()], presets=presets, budget=budget(host)
+        FunctionModel(delegating), plugins=[delegation()], presets=[Preset("team", budget=preset)], budget=host
     ) as checked:
-        async with checked.host.open_agent(AgentSpec("lead", budget=budget(spec)), preset="team") as lead:
+        async with checked.host.open_agent(AgentSpec("lead", budget=spec), preset="team") as lead:
             reply = await lead.ask("Go.")
         assert max(agent.depth for agent in checked.agents) == deepest
         assert f"{owner!r} allows {deepest} (Budget(depth=...))" in reply.text
@@ -801,7 +799,6 @@ async def test_the_last_turn_of_a_child_counts(checked_host):
 
 async def test_a_listener_that_fails_at_a_settlement_is_reported_and_hurts_nobody(checked_host):
     """upstream #8849: a failing projection at child settlement killed the process."""
-    from creche.scope import Fault
 
     def fails(event):
         if event.record.kind in ("turn/end", "subagent/end"):

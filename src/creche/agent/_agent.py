@@ -80,7 +80,7 @@ class Agent(metaclass=NoPublicConstructor):
 
     def __attrs_post_init__(self) -> None:
         self.depth = 0 if self.parent is None else self.parent.depth + 1
-        self._inbox = Inbox(self)
+        self._inbox = Inbox(self.session)
         self._generation = self.session.generation
         self.session.attach(publish=self._publish, write=self.journal.write)
 
@@ -145,21 +145,21 @@ class Agent(metaclass=NoPublicConstructor):
           AgentClosedError: It does not run any more.
           AgentError: There is nothing in the message, or nobody who says it.
         """
-        return self._inbox.accept(message, "next-turn", source, wakes=True)
+        return self._inbox.accept(self, message, "next-turn", source=source, wakes=True)
 
     def steer(self, message: Said, *, source: str = "user") -> Delivery:
         """Say something that joins the next step of the open turn, and gives it one more if there would be none.
 
         Starts a turn if none is open. Otherwise as `send`; its reply is that of the turn it joins.
         """
-        return self._inbox.accept(message, "next-step", source, wakes=True)
+        return self._inbox.accept(self, message, "next-step", source=source, wakes=True)
 
     def inject(self, message: Said, *, source: str = "user") -> Delivery:
         """Leave a note that joins the next request, whenever that is; it never starts a turn.
 
         In an open turn it joins the next step, like what `steer` says. Otherwise as `send`.
         """
-        return self._inbox.accept(message, "next-step", source, wakes=False)
+        return self._inbox.accept(self, message, "next-step", source=source, wakes=False)
 
     async def ask(self, message: Said, *, output: type[object] | None = None) -> Reply:
         """Say something and wait for the reply.
@@ -321,7 +321,7 @@ class Agent(metaclass=NoPublicConstructor):
         self._inbox.drop(self._inbox.waiting(), "closed", self._inbox.closed_error())
         for watch in self._watches:
             watch._close()
-        # Its log is complete. What holds the log need not hold the agent.
+        # Its log is complete. Who keeps that does not keep the agent, and the agent is in no reference cycle.
         self.session.attach(publish=None, write=None)
         self._is_over = True
         self._tell_change()

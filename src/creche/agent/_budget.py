@@ -17,6 +17,7 @@ class Budget:
 
     Raises:
       UnsupportedCapabilityError: A limit other than depth is set.
+      ValueError: The depth is no number of levels.
     """
 
     tokens: int | None = attrs.field(default=None, kw_only=True)
@@ -46,8 +47,8 @@ class Budget:
             raise UnsupportedCapabilityError(
                 f"Budget({', '.join(f'{name}=...' for name in refused)}) is not held by this version of creche; depth is"
             )
-        if self.depth is not None and (isinstance(self.depth, bool) or self.depth < 0):
-            raise ValueError(f"Budget(depth={self.depth!r}): a depth is 0 or more")
+        if self.depth is not None and (type(self.depth) is not int or self.depth < 0):
+            raise ValueError(f"Budget(depth={self.depth!r}): a depth is a whole number, 0 or more")
 
 
 @attrs.frozen

@@ -18,7 +18,7 @@ from creche._util import NoPublicConstructor, final
 from creche.errors import AgentClosedError, AgentError
 from creche.messages import Part, UserMessage
 from creche.models import Delta
-from creche.session import Lane, MessageAccepted, MessagesClaimed, MessagesDropped
+from creche.session import Lane, MessageAccepted, MessagesClaimed, MessagesDropped, SessionLog
 
 from ._asking import begin_wait, end_wait
 from ._spec import Reply
@@ -105,7 +105,7 @@ class Delivery(metaclass=NoPublicConstructor):
 class Inbox:
     """What an agent has accepted and not yet claimed."""
 
-    _agent: "Agent"
+    _session: SessionLog
     next_turn: list[Delivery] = attrs.field(factory=list[Delivery])
     """Each waits for a turn of its own."""
     next_step: list[Delivery] = attrs.field(factory=list[Delivery])
@@ -124,8 +124,8 @@ class Inbox:
         self._arrived = trio.Event()
         await self._arrived.wait()
 
-    def accept(self, message: Said, lane: Lane, source: str, *, wakes: bool) -> Delivery:
-        """Log a message and take it in. Synchronous.
+    def accept(self, agent: "Agent", message: Said, lane: Lane, *, source: str, wakes: bool) -> Delivery:
+        """Log a message to the inbox's agent and take it in. Synchronous.
 
         Raises:
           AgentClosedError: It takes nothing more.
@@ -136,9 +136,8 @@ class Inbox:
         said = message if isinstance(message, UserMessage) else UserMessage(message, source=source)
         if not said.parts or not said.source:
             raise AgentError(f"a message needs a source and at least one part: {said!r}")
-        session = self._agent.session
-        delivery = Delivery._create(f"m{len(session)}", said, lane, wakes, self._agent)
-        session.append(MessageAccepted(delivery.id, lane=lane, message=said))
+        delivery = Delivery._create(f"m{len(self._session)}", said, lane, wakes, agent)
+        self._session.append(MessageAccepted(delivery.id, lane=lane, message=said))
         (self.next_turn if lane == "next-turn" else self.next_step).append(delivery)
         if wakes and self._arrived is not None:
             self._arrived.set()
@@ -148,7 +147,7 @@ class Inbox:
         """Take what the coming step is to see: the next-step lane, and at a turn's start one of the other. Synchronous."""
         claimed = [*self.next_step, *(self.next_turn[:1] if with_turn else ())]
         if claimed:
-            self._agent.session.append(MessagesClaimed(tuple([delivery.id for delivery in claimed])))
+            self._session.append(MessagesClaimed(tuple([delivery.id for delivery in claimed])))
             self.next_step.clear()
             if with_turn:
                 del self.next_turn[:1]
@@ -164,7 +163,7 @@ class Inbox:
         """Take messages out unread and tell who waits for them. Synchronous."""
         if not deliveries:
             return
-        self._agent.session.append(MessagesDropped(tuple([delivery.id for delivery in deliveries]), cause=cause))
+        self._session.append(MessagesDropped(tuple([delivery.id for delivery in deliveries]), cause=cause))
         gone = set(deliveries)
         self.next_turn = [each for each in self.next_turn if each not in gone]
         self.next_step = [each for each in self.next_step if each not in gone]
@@ -173,4 +172,4 @@ class Inbox:
 
     def closed_error(self) -> AgentClosedError:
         """Return what is told to who comes too late."""
-        return AgentClosedError(f"agent {self._agent.path!r} does not run any more")
+        return AgentClosedError(f"agent {self._session.header.path!r} does not run any more")

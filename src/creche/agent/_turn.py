@@ -191,7 +191,7 @@ def _beside_cancellation(group: BaseExceptionGroup[BaseException]) -> Exception 
         if not isinstance(only, BaseExceptionGroup):
             return only if isinstance(only, Exception) else None
         rest = cast("BaseExceptionGroup[BaseException]", only)
-    return rest if isinstance(rest, ExceptionGroup) else None
+    return cast("Exception", rest) if isinstance(rest, ExceptionGroup) else None
 
 
 def _close(agent: "Agent", turn: Turn, ending: Ending) -> None:

@@ -8,7 +8,7 @@ from creche._util import publish
 def main() -> None:
     """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     try:
-        from ._app import USAGE, app  # noqa: PLC0415 - so that a missing extra is one sentence
+        from ._app import USAGE, app
     except ModuleNotFoundError as error:
         if error.name not in ("cyclopts", "rich"):
             raise

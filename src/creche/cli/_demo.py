@@ -37,9 +37,7 @@ TASK = "Summarise the folder: kinds and sizes, the longest files, and the lines 
 Answer = list[Say | Call]
 
 
-async def survey(
-    folder: str, store: SessionStore, watch: Callable[[Host, Agent], None]
-) -> str:
+async def survey(folder: str, store: SessionStore, watch: Callable[[Host, Agent], None]) -> str:
     """Survey a folder with a team of agents and return the lead's summary.
 
     Args:
@@ -80,7 +78,9 @@ def _lead(request: ModelRequest) -> Answer:
     if not reports:
         return [
             call("subagent", description="kinds and sizes", prompt="List the folder. Report kinds and sizes of files."),
-            call("subagent", description="longest files", prompt="List the folder. Report the five longest text files."),
+            call(
+                "subagent", description="longest files", prompt="List the folder. Report the five longest text files."
+            ),
             call("subagent_fork", description="TODO lines", prompt="Report the lines that mark unfinished work."),
         ]
     return [say("\n\n".join([report.text for report in reports]))]
@@ -117,7 +117,9 @@ def _todos(request: ModelRequest) -> Answer:
 def _agreed_pattern(request: ModelRequest) -> str:
     """Return what the lead said it would look for, in the turn that the fork inherits."""
     for message in reversed(request.messages):
-        if isinstance(message, AssistantMessage) and (said := re.search(r"lines that match (\S+) \.\.\.", message.text)):
+        if isinstance(message, AssistantMessage) and (
+            said := re.search(r"lines that match (\S+) \.\.\.", message.text)
+        ):
             return said[1]
     return TODO
 
@@ -132,5 +134,3 @@ def _listed(results: list[ToolMessage]) -> list[Entry] | str:
         if result.is_error:
             return f"The folder could not be listed: {result.text}"
     return [entry for result in results for entry in parse_listing(result.text).entries]
-
-

@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import TextIO
+from typing import TextIO, cast
 
 from creche.agent import Agent, LimiterWaited
 from creche.host import Host
@@ -56,24 +56,26 @@ class Progress:
             self.line(event.agent_path, told)
 
     def _tell(self, event: RecordAppended) -> str | None:
+        told = None
         match event.record.data:
             case SubagentStarted(name, provider=provider, session_id=session_id):
                 self._paths[session_id] = name
-                return f"starts {name} ({provider})"
+                told = f"starts {name} ({provider})"
             case SubagentEnded(session_id, outcome=outcome):
-                return f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
+                told = f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
             case ToolCalled(name=name, arguments=arguments):
-                return f"calls {name} {_short(arguments)}"
+                told = f"calls {name} {_short(arguments)}"
             case ToolReturned(message, code=code) if code:
-                return f"is told that {message.name} failed ({code}): {message.text}"
+                told = f"is told that {message.name} failed ({code}): {message.text}"
             case AssistantSaid(message) if message.text and not message.tool_calls:
-                return f"says {message.text.splitlines()[0]}"
+                told = f"says {message.text.splitlines()[0]}"
             case AttemptFailed(error):
-                return f"got no answer: {error}"
+                told = f"got no answer: {error}"
             case RetryPlanned(delay=delay):
-                return f"asks again in {delay:.1f} s"
+                told = f"asks again in {delay:.1f} s"
             case _:
-                return None
+                pass  # the rest is for the log
+        return told
 
 
 def _short(arguments: str) -> str:
@@ -84,4 +86,4 @@ def _short(arguments: str) -> str:
         return arguments
     if not isinstance(values, dict):
         return arguments
-    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return ", ".join(f"{name}={value!r}" for name, value in cast("dict[str, object]", values).items())

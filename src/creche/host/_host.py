@@ -291,7 +291,7 @@ class Host(metaclass=NoPublicConstructor):
 
     async def _flush(self, agent: Agent) -> None:
         """Make durable what came after the last turn of the agent, and of all that were below it."""
-        if isinstance(agent.journal, MemoryJournal):
+        if isinstance(agent.journal, MemoryJournal) or not len(agent.session):
             return
         failure: Exception | None = None
         try:
