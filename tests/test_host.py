@@ -293,6 +293,16 @@ async def test_the_name_of_a_closed_agent_is_free_at_once(autojump_clock):
     assert events == ["own up", "own down"] * 3
 
 
+async def test_the_name_of_a_closed_agent_is_free_also_while_what_nobody_read_goes_to_the_disk(autojump_clock):
+    async with open_host(model=FunctionModel(hello), store=Journal()) as host:
+        for _ in range(3):
+            lead = await host.start_agent(AgentSpec("lead"))
+            await lead.ask("Go.")
+            lead.inject("A note that nobody reads.")
+            await lead.aclose()
+            assert host.agents == {}
+
+
 async def test_an_agent_that_was_opened_with_a_block_ends_with_that():
     async with open_host(model=FunctionModel(hello)) as host, host.open_agent(AgentSpec("lead")) as lead:
         with pytest.raises(AgentError) as caught:
@@ -576,12 +586,12 @@ async def test_a_store_that_is_a_folder_has_the_whole_tree_in_one_file_to_the_la
 
 
 class Journal:
-    """A store and journal that notes what it is told, and fails if it is told to."""
+    """A store and journal that waits at a checkpoint, notes what is begun, and fails if it is told to."""
 
     location = None
 
     def __init__(self, failure=None):
-        self.begun, self.failure = [], failure
+        self.begun, self.failure, self.seconds = [], failure, 0.001
 
     @asynccontextmanager
     async def open_journal(self, root):
@@ -595,7 +605,7 @@ class Journal:
         pass
 
     async def checkpoint(self):
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.seconds)
         if self.failure is not None:
             raise self.failure
 
@@ -614,17 +624,18 @@ async def test_what_is_refused_before_it_starts_leaves_no_line_in_the_journal():
         assert store.begun == ["lead", "lead/child"]
 
 
-@pytest.mark.parametrize("failure", [StoreError("the disk is full"), OSError("gone")])
-async def test_closing_records_that_cannot_be_made_durable_are_a_fault_at_the_agent(failure):
+@pytest.mark.parametrize("failure", [StoreError("the disk is full"), OSError("gone"), None])
+async def test_closing_records_that_cannot_be_made_durable_are_a_fault_at_the_agent(failure, autojump_clock):
     store, faults = Journal(), []
     async with open_host(model=FunctionModel(hello), store=store) as host:
         with assert_no_leaks(host):
             async with host.open_agent(AgentSpec("lead")) as lead:
                 await lead.ask("Go.")
-                await trio.testing.wait_all_tasks_blocked()
-                store.failure = failure
+                await trio.sleep(1)
+                store.failure, store.seconds = failure, (100 if failure is None else 0.001)
                 listening = host.registrar.on(Fault, faults.append)
             listening.undo()
+        assert trio.current_time() < 3, "it is waited for, and not for ever"
         assert [(fault.owner, fault.what, fault.error) for fault in faults] == [
             ("lead", "making its closing records durable", failure)
         ]

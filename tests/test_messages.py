@@ -193,8 +193,8 @@ def test_parameters_are_one_text_however_they_are_written():
 
 
 def test_two_keys_that_are_mended_to_one_are_one():
-    schema = ToolSchema("a", description="", parameters=dict([("\ud800", 1), ("\udfff", 2)]))
-    assert schema.parameters == '{"\ufffd":2}'
+    schema = ToolSchema("a", description="", parameters=dict.fromkeys(["\ud800", "\udfff"], 1))
+    assert schema.parameters == '{"\ufffd":1}'
 
 
 def test_the_order_of_keys_is_the_authors():

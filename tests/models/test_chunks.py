@@ -152,6 +152,11 @@ def test_an_id_is_given_once():
     assert [each.id for each in said] == ["a", "call-1", "call-2"]
 
 
+def test_two_ids_that_are_mended_to_one_are_two_ids():
+    said = parts(call(0, id="\ud83d", name="read"), call(1, id="\ude00", name="edit"))
+    assert [each.id for each in said] == ["\ufffd", "call-1"]
+
+
 def test_a_given_id_is_never_taken_from_the_call_it_belongs_to():
     said = parts(call(0, name="a"), call(1, id="call-0", name="b"), call(2, name="c"), call(3, id="call-2", name="d"))
     assert [each.id for each in said] == ["call-1", "call-0", "call-3", "call-2"]
@@ -205,7 +210,9 @@ def test_asking_for_the_message_changes_nothing():
     assert answer.message() == answer.message(cut=True) == AssistantMessage([TextPart("a")])
     answer.feed(text("b"))
     answer.feed(Finished())
-    assert answer.message() == answer.message() == AssistantMessage([TextPart("ab")])
+    assert answer.message() == AssistantMessage([TextPart("ab")])
+    assert answer.message() is answer.message()
+    assert answer.message(cut=True) == answer.message()
 
 
 def test_how_it_ended_is_kept():

@@ -5,7 +5,8 @@ import re
 
 import attrs
 import hypothesis.strategies as st
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 
 from creche.errors import ScriptExhaustedError
 from creche.messages import (
@@ -82,18 +83,18 @@ def test_runs_are_as_few_as_can_be(deltas):
 def answers(draw):
     """Draw the parts of an answer: no two in a row of which one would be the other's rest."""
     parts = []
-    for number in range(draw(st.integers(0, 5))):
-        kind = draw(st.sampled_from(["text", "reasoning", "call", "call"]))
+    for number in range(draw(st.integers(0, 7))):
+        kind = draw(st.sampled_from(["text", "reasoning", "reasoning", "call", "call"]))
         text = draw(SHORT)
         last = parts[-1] if parts else None
         if kind == "call":
             # Some wires give no ids, and some give one twice.
-            call_id = draw(st.sampled_from(["", "id", f"id-{number}", "call-1"]))
+            call_id = draw(st.sampled_from(["", "", "id", "call-0", "call-1", "call-2"]))
             parts.append(ToolCall(call_id, name=f"tool {number}", arguments=text))
         elif kind == "text" and text and not isinstance(last, TextDelta):
             parts.append(TextDelta(text))
         elif kind == "reasoning":
-            signature = draw(st.none() | st.just(f"signature {number}"))
+            signature = draw(st.sampled_from([None, f"signature {number}"]))
             joins = isinstance(last, ReasoningDelta) and last.signature is None
             if (text or signature) and not joins:
                 parts.append(ReasoningDelta(text, signature=signature))
@@ -106,37 +107,57 @@ def cut(draw, text):
     return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
 
 
+class Wire:
+    """Deltas that add up to some parts: cut anywhere, the rests of calls anywhere after their beginnings."""
+
+    def __init__(self, draw):
+        self.draw = draw
+        self.stream = []
+        self.rests = []
+        self.index = 0
+
+    def send(self, part):
+        if isinstance(part, ToolCall):
+            first, *rest = cut_call(self.draw, part, self.index)
+            self.index += 1
+            self.stream.append(first)
+            self.rests += [rest] if rest else []
+        else:
+            *pieces, last = cut(self.draw, part.text)
+            for piece in pieces:
+                self.stream.append(attrs.evolve(part, text=piece, **unsigned(part)))
+                self.send_others()
+            self.stream.append(attrs.evolve(part, text=last))
+        self.send_others()
+
+    def send_others(self):
+        """Send what may come in between: the rest of a call, or an empty text, which says nothing."""
+        for other in self.draw(st.lists(st.sampled_from(["rest", "text", "reasoning"]), max_size=2)):
+            if other == "rest":
+                self.send_rest()
+            else:
+                self.stream.append(TextDelta("") if other == "text" else ReasoningDelta(""))
+
+    def send_rest(self):
+        if self.rests:
+            rest = self.draw(st.sampled_from(self.rests))
+            self.stream.append(rest.pop(0))
+            if not rest:
+                self.rests.remove(rest)
+
+
+def unsigned(part):
+    return {"signature": None} if isinstance(part, ReasoningDelta) else {}
+
+
 @st.composite
 def streams(draw, parts):
-    """Draw deltas that add up to the parts: cut anywhere, the rests of calls anywhere after their beginnings."""
-    stream, rests, index = [], [], 0
-
-    def emit_rests(chance):
-        while rests and draw(st.booleans() if chance else st.just(True)):
-            rest = draw(st.sampled_from(rests))
-            stream.append(rest.pop(0))
-            if not rest:
-                rests.remove(rest)
-
+    wire = Wire(draw)
     for part in parts:
-        if isinstance(part, ToolCall):
-            deltas = cut_call(draw, part, index)
-            index += 1
-            stream.append(deltas[0])
-            if deltas[1:]:
-                rests.append(deltas[1:])
-        else:
-            pieces = cut(draw, part.text)
-            for number, piece in enumerate(pieces):
-                emit_rests(True)
-                if isinstance(part, TextDelta):
-                    stream.append(TextDelta(piece))
-                else:
-                    last = number == len(pieces) - 1
-                    stream.append(ReasoningDelta(piece, signature=part.signature if last else None))
-        emit_rests(True)
-    emit_rests(False)
-    return stream
+        wire.send(part)
+    while wire.rests:
+        wire.send_rest()
+    return wire.stream
 
 
 def cut_call(draw, part, index):
@@ -242,12 +263,8 @@ MESSAGES = st.lists(
     | st.builds(DeveloperMessage, NAMES, removals=NAMES),
     max_size=3,
 )
-SCHEMAS = st.builds(
-    ToolSchema,
-    SHORT,
-    description=SHORT,
-    parameters=st.dictionaries(SHORT, st.none() | st.booleans() | SHORT, max_size=2),
-)
+PARAMETERS = st.dictionaries(SHORT, st.none() | st.booleans() | SHORT, max_size=2)
+SCHEMAS = st.builds(ToolSchema, SHORT, description=SHORT, parameters=PARAMETERS)
 NUMBERS = st.none() | st.sampled_from([0, 1, 0.0, -0.0, 1.0, 0.5, True, False])
 OPTIONS = st.builds(
     ModelOptions,
@@ -276,37 +293,64 @@ def told(request):
     return request.settings, request.tools, messages
 
 
-@st.composite
-def neighbours(draw):
-    """Draw two requests that differ in one thing, or in nothing that a model is told, or in everything."""
-    one, other = draw(REQUESTS), draw(REQUESTS)
-    settings, options = one.settings, one.settings.options
-    changed = draw(
-        st.sampled_from(["all", "nothing", "messages", "tools", "defaults", "model", *attrs.fields_dict(ModelOptions)])
-    )
-    match changed:
-        case "all":
-            return one, other
-        case "nothing":
-            return one, ModelRequest(attrs.evolve(one.head), messages=list(map(attrs.evolve, one.messages)))
-        case "messages":
-            return one, ModelRequest(one.head, messages=other.messages)
-        case "tools":
-            head = attrs.evolve(one.head, tools=other.tools)
-        case "defaults":
-            head = attrs.evolve(one.head, defaults=other.head.defaults)
-        case "model":
-            head = attrs.evolve(one.head, settings=attrs.evolve(settings, model=other.settings.model))
-        case option:
-            options = attrs.evolve(options, **{option: getattr(other.settings.options, option)})
-            head = attrs.evolve(one.head, settings=attrs.evolve(settings, options=options))
-    return one, ModelRequest(head, messages=one.messages)
+FIELDS = {
+    SystemMessage: {"text": SHORT},
+    UserMessage: {"parts": PARTS, "source": st.sampled_from(["user", "agent"])},
+    AssistantMessage: {"parts": SAID},
+    ToolMessage: {"call_id": SHORT, "name": SHORT, "parts": PARTS, "is_error": st.booleans()},
+    DeveloperMessage: {"additions": NAMES, "removals": NAMES},
+    TextPart: {"text": SHORT},
+    ImagePart: {"data": SHORT, "media_type": SHORT},
+    ReasoningPart: {"text": SHORT, "signature": MAYBE},
+    ToolCall: {"id": SHORT, "name": SHORT, "arguments": SHORT},
+    ToolSchema: {"name": SHORT, "description": SHORT, "parameters": PARAMETERS},
+    Settings: {"provider": SHORT, "model": SHORT},
+    ModelOptions: {
+        "effort": MAYBE,
+        "max_tokens": st.sampled_from([None, 1, True, 2]),
+        "temperature": NUMBERS,
+        "top_p": NUMBERS,
+        "seed": st.sampled_from([None, 0, False, 1]),
+        "stop": NAMES,
+        "tool_choice": MAYBE,
+    },
+}
 
 
-@given(neighbours())
-def test_bytes_are_equal_exactly_if_what_a_model_is_told_is(pair):
-    one, other = pair
+def asking(value):
+    """Return a request that has this value in it."""
+    head, messages = RequestHead(Settings("p", model="m")), [SystemMessage("")]
+    match value:
+        case Settings():
+            head = RequestHead(value)
+        case ModelOptions():
+            head = RequestHead(Settings("p", model="m", options=value))
+        case ToolSchema():
+            head = attrs.evolve(head, tools=[value])
+        case ImagePart():
+            messages.append(UserMessage([value]))
+        case TextPart() | ReasoningPart() | ToolCall():
+            messages.append(AssistantMessage([value]))
+        case _:
+            messages.append(value)
+    return ModelRequest(head, messages=messages)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, fields in FIELDS.items() for name in fields])
+@given(data=st.data())
+@settings(max_examples=30)
+def test_bytes_are_equal_exactly_if_what_a_model_is_told_is(kind, name, data):
+    """Rule: equality of requests is defined on canonical bytes. Two that differ in one field at most are compared."""
+    values = {each: data.draw(strategy) for each, strategy in FIELDS[kind].items()}
+    one, other = asking(kind(**values)), asking(kind(**values | {name: data.draw(FIELDS[kind][name])}))
     assert (one.canonical_bytes() == other.canonical_bytes()) == (told(one) == told(other))
+
+
+@given(REQUESTS, REQUESTS)
+def test_bytes_tell_any_two_requests_apart(one, other):
+    assert (one.canonical_bytes() == other.canonical_bytes()) == (told(one) == told(other))
+    same = ModelRequest(attrs.evolve(one.head, defaults=[]), messages=[attrs.evolve(each) for each in one.messages])
+    assert same.canonical_bytes() == one.canonical_bytes()
 
 
 @given(REQUESTS, MESSAGES)

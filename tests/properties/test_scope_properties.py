@@ -310,8 +310,8 @@ class RegistryMachine(RuleBasedStateMachine):
         for number, key in enumerate(keys):
             if dice.random() < 0.8:
                 self.pair.link(key, dice.choice([None, *keys[:number]]))
-            for kind in KINDS:
-                if dice.random() < 0.4:
+            for kind in (*KINDS, Note, Tag):
+                if dice.random() < 0.3:
                     self.pair.register(kind, key, dice.randrange(3), here_only=dice.random() < 0.3)
         return multiple(*keys)
 
@@ -337,14 +337,13 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @rule(
         target=entries,
-        kind=st.sampled_from(KINDS),
-        scope=st.none() | keys,
+        places=st.lists(st.tuples(st.sampled_from(KINDS), st.none() | keys), min_size=1, max_size=6),
         choice=st.integers(0, 2),
         here_only=st.booleans(),
     )
-    def register(self, kind, scope, choice, here_only):
-        entry = self.pair.register(kind, scope, choice, here_only=here_only)
-        return multiple() if entry is None else entry
+    def register(self, places, choice, here_only):
+        made = [self.pair.register(kind, scope, choice, here_only=here_only) for kind, scope in places]
+        return multiple(*[entry for entry in made if entry is not None])
 
     @rule(scope=st.none() | keys)
     def register_in_vain(self, scope):
@@ -358,9 +357,17 @@ class RegistryMachine(RuleBasedStateMachine):
     def undo_and_keep_the_handle(self, entry):
         self.pair.undo(entry)
 
-    @rule(key=keys)
-    def close_scope(self, key):
-        self.pair.close_scope(key)
+    @rule(numbers=st.lists(st.integers(0, 1000), min_size=1, max_size=6))
+    def undo_some(self, numbers):
+        """Take back some of all that stands, also of what the scopes began with."""
+        for number in numbers:
+            if entries := self.pair.model.entries():
+                self.pair.undo(entries[number % len(entries)])
+
+    @rule(key=keys, chance=st.integers(0, 3))
+    def close_scope(self, key, chance):
+        if chance == 0:  # seldom: nothing happens at a closed scope any more
+            self.pair.close_scope(key)
 
     @rule(scope=st.none() | keys)
     def read(self, scope):

@@ -318,6 +318,23 @@ async def test_a_mount_that_is_cancelled_at_any_point_leaves_nothing(registry, t
     assert told.count("up") == told.count("down")
 
 
+async def test_a_mount_that_is_cancelled_in_the_moment_a_body_stands_leaves_nothing(registry, mounts, told):
+    """Rule: a body whose start was cancelled too late to stop it belongs to nobody, and must not wait to be ended."""
+
+    @asynccontextmanager
+    async def live(registrar):
+        registrar.add(Note("a"))
+        scope.cancel()
+        try:
+            yield
+        finally:
+            told.append("down")
+
+    with trio.CancelScope() as scope:
+        await mounts.mount(Plugin("files", [live]))
+    assert (scope.cancelled_caught, told, names(registry)) == (True, ["down"], [])
+
+
 async def test_a_cancelled_mount_does_not_wait_for_slow_exits(registry, mounts, told, body, autojump_clock):
     async def forever(registrar):
         await trio.sleep_forever()
@@ -816,6 +833,8 @@ def slow():
             await trio.sleep(1)
             runs[-1] = "ended"
         except trio.Cancelled:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.5)
             runs[-1] = "cancelled"
             raise
 
@@ -907,6 +926,22 @@ async def test_a_setup_that_fails_when_it_comes_back_is_a_fault_and_the_end_of_i
     assert (names(registry), mounted.active) == ([], False)
     cause = "PluginError(\"setup of plugin 'files' failed: ValueError('mine')\")"
     assert faults == [("files", "setting up plugin 'files' again", cause)]
+
+
+async def test_a_setup_that_fails_when_it_comes_back_is_a_fault_though_it_is_unmounted_meanwhile(
+    mounts, pen, body, faults, autojump_clock
+):
+    def setup(registrar):
+        if registrar.get(Store) == "second":
+            raise ValueError("mine")
+
+    service = pen.provide("first", as_=Store)
+    mounted = await mounts.mount(Plugin("files", [body("one", slow_exit=True), setup], requires=[Store]))
+    service.undo()
+    pen.provide("second", as_=Store)
+    await trio.sleep(1.5)
+    await mounted.unmount()
+    assert [what for _, what, _ in faults] == ["setting up plugin 'files' again"]
 
 
 async def test_a_body_that_crashes_while_its_plugin_comes_back_is_one_fault(registry, mounts, pen, faults):

@@ -601,6 +601,11 @@ async def test_a_model_of_its_own_or_of_its_preset_comes_before_the_parents(chec
             assert (await spawn(lead, "A task.", model="fast:x")).text == "fast:x low None"
             assert (await spawn(lead, "A task.", preset="sub")).text == "teams:t low None"
             assert (await spawn(lead, "A task.", preset="team", model=fast)).text == "fast:f low None"
+            spec = AgentSpec("child", options=ModelOptions(max_tokens=7))
+            async with lead.composer.compose(spec, parent=lead) as child:
+                delivery = child.send("A task.")
+                await child.run_until_read()
+                assert delivery.peek().text == "function:function None 7"
             before = len(lead.session)
             for model, error in (("slow:x", NotRegisteredError), ("fast", ConfigError)):
                 with pytest.raises(error):
@@ -783,7 +788,8 @@ async def test_a_diagnostic_with_half_a_character_does_not_keep_a_child_from_bei
 
 async def test_the_last_turn_of_a_child_counts(checked_host):
     """Rule: a child to which more is sent while it works goes on, and reports how that came out."""
-    answers = iter([[say("one")], [say("two")], [say("one")], [fail("no", code="invalid-request")]])
+    no, never = fail("no", code="invalid-request"), fail("never", code="invalid-request")
+    answers = iter([[say("one")], [say("two")], [say("one")], [no], [no], [never], [no], [say("two")]])
 
     async def model(request):
         if request.last_user_text == "A task.":
@@ -795,6 +801,10 @@ async def test_the_last_turn_of_a_child_counts(checked_host):
         assert (result.outcome, result.text, result.usage.requests) == ("done", "two", 2)
         result = await spawn(lead, "A task.")
         assert (result.outcome, result.text, result.diagnostic) == ("failed", "one", "no")
+        result = await spawn(lead, "A task.")
+        assert (result.outcome, result.text, result.diagnostic) == ("failed", "", "never")
+        result = await spawn(lead, "A task.")
+        assert (result.outcome, result.text, result.diagnostic) == ("done", "two", "")
 
 
 async def test_a_listener_that_fails_at_a_settlement_is_reported_and_hurts_nobody(checked_host):

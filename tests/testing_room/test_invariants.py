@@ -6,14 +6,14 @@ import trio
 import trio.testing
 
 from creche import AgentSpec, open_host, tool
+from creche.agent import BuildRequest
 from creche.errors import TurnCancelled
-from creche.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from creche.models import FunctionModel, ModelRequest, RequestHead, ScriptedModel, Settings, StreamRun, call, fail, say
+from creche.messages import AssistantMessage, SystemMessage, TextPart, ToolCall, ToolMessage, UserMessage
+from creche.models import FunctionModel, ModelRequest, RequestHead, ScriptedModel, Settings, call, fail, say
 from creche.prompt import Section
 from creche.scope import ScopeKey
 from creche.session import (
     AssistantSaid,
-    AttemptFailed,
     Fact,
     HeaderWritten,
     MessageAccepted,
@@ -349,7 +349,7 @@ async def test_a_request_that_was_not_sent_is_found():
     log = await ran(model, "1 + 2?", "Sure?")
     with pytest.raises(AssertionError) as caught:
         check_requests(log, model.sent_by(log.id)[:2])
-    assert str(caught.value) == "session 'lead': turn 2 step 1 attempt 0 is not sent"
+    assert str(caught.value) == "session 'lead': turn 2 step 1 attempt 0 was not sent"
 
 
 async def test_a_request_that_is_not_logged_is_found():
@@ -361,24 +361,78 @@ async def test_a_request_that_is_not_logged_is_found():
     assert str(caught.value) == "session 'lead': 4 requests were sent and 3 of them are logged"
 
 
-async def test_a_request_that_does_not_begin_with_the_one_before_it_needs_a_record_that_says_why(monkeypatch):
-    model = two_turns()
-    log = await ran(model, "1 + 2?", "Sure?")
-    sent = [b"one", b"two", b"three"]
-    rebuilt = iter(sent)
-    monkeypatch.setattr(
-        "creche.testing._invariants.rebuild_request",
-        lambda *place, **where: SimpleNamespace(canonical_bytes=lambda: next(rebuilt)),
-    )
+@pytest.fixture
+def rebuilds(monkeypatch):
+    """Have every request of a log rebuilt to what the test says, for a real log explains each of its changes."""
+
+    def rebuild(*requests: bytes) -> list[bytes]:
+        rest = iter(requests)
+        monkeypatch.setattr(
+            "creche.testing._invariants.rebuild_request",
+            lambda *place, **where: SimpleNamespace(canonical_bytes=lambda: next(rest)),
+        )
+        return list(requests)
+
+    return rebuild
+
+
+def asked_twice(*between: Fact, replace: tuple[int, int] | None = None) -> SessionLog:
+    """Return a log of two requests with a record between them."""
+    log = new_log()
+    for fact in (
+        TurnStarted(),
+        StepStarted(),
+        SystemSaid(SystemMessage("")),
+        HEADER,
+        ANSWER,
+        StepEnded(),
+        StepStarted(),
+    ):
+        log.append(fact)
+    for fact in between:
+        log.append(fact, replace=replace)
+    for fact in (ANSWER, StepEnded(), TurnEnded("completed")):
+        log.append(fact)
+    return log
+
+
+HEADER = HeaderWritten(RequestHead(Settings("p", model="m")), reason="initial")
+ANSWER = AssistantSaid(AssistantMessage([TextPart("Yes.")]))
+
+
+def test_a_request_that_does_not_begin_with_the_one_before_it_needs_a_record_that_says_why(rebuilds):
     with pytest.raises(AssertionError) as caught:
-        check_requests(log, sent)
+        check_requests(asked_twice(UserSaid(UserMessage("a"))), rebuilds(b"one", b"two"))
     assert str(caught.value) == (
         "session 'lead': turn 1 step 2 attempt 0 does not begin with the request before it, and no record says why"
     )
 
 
-async def test_an_attempt_that_was_cancelled_in_the_queue_need_not_have_been_sent():
-    """Rule: it is in the log, as an attempt that cost nothing, and no model has seen it."""
+def test_another_header_or_a_replaced_record_says_why(rebuilds):
+    check_requests(asked_twice(HEADER), rebuilds(b"one", b"two"))
+    check_requests(asked_twice(SystemSaid(SystemMessage("Be brief.")), replace=(2, 2)), rebuilds(b"one", b"two"))
+
+
+async def test_each_attempt_is_compared_with_its_own_request():
+    """Rule: attempts of one step may differ, where a wrapper changes their settings."""
+
+    async def cooler(event, go_on):
+        settings = await go_on()
+        return attrs.evolve(settings, options=attrs.evolve(settings.options, temperature=1 / event.attempt))
+
+    model = RecordingModel(ScriptedModel({"lead": [fail("busy", retry_after=0), say("Yes.")]}))
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+        host.registrar.wrap(BuildRequest, cooler)
+        await lead.ask("Sure?")
+        first, second = model.sent_by(lead.id)
+        assert first != second
+        check_requests(lead.session, [first, second])
+        with pytest.raises(AssertionError) as caught:
+            check_requests(lead.session, [second, first])
+        assert str(caught.value) == "session 'lead': turn 1 step 1 attempt 0 is not as it was sent"
+
+
+async def test_a_request_that_was_cancelled_in_the_queue_was_neither_sent_nor_logged():
     inside = trio.Event()
 
     async def slow(request: ModelRequest) -> object:
@@ -403,19 +457,6 @@ async def test_an_attempt_that_was_cancelled_in_the_queue_need_not_have_been_sen
         for agent in (one, two):
             check_log(agent.session)
             check_requests(agent.session, model.sent_by(agent.id))
-
-
-def test_an_attempt_that_answered_something_was_sent():
-    log = new_log()
-    head = RequestHead(Settings("p", model="m"))
-    for fact in (TurnStarted(), StepStarted(), HeaderWritten(head, reason="initial")):
-        log.append(fact)
-    log.append(AttemptFailed("cancelled", code="cancelled", stream=(StreamRun("text", pieces=("a",)),)))
-    for fact in (StepEnded(), TurnEnded("cancelled")):
-        log.append(fact)
-    with pytest.raises(AssertionError) as caught:
-        check_requests(log, [])
-    assert str(caught.value) == "session 'lead': turn 1 step 1 attempt 0 is not sent"
 
 
 def test_the_system_prompts_of_a_surface_are_its_texts_in_order():

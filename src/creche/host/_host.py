@@ -84,9 +84,9 @@ class Host(metaclass=NoPublicConstructor):
         model: Model | str | None,
         budget: Budget | None,
     ) -> None:
-        self.registry = mounts.registry
+        self.registry: Registry = mounts.registry
         """The shared registry."""
-        self.registrar = registrar
+        self.registrar: Registrar = registrar
         """Writes globally, for the host."""
         self._mounts = mounts
         self._nursery = nursery

@@ -48,15 +48,16 @@ class Life:
     def end(self) -> None:
         """Note that nothing of it is left. Synchronous, idempotent."""
         above, self._above = self._above, None
-        if above is not None and above._below is not None:
+        if above is not None:
+            assert above._below is not None, "it was begun there"
             del above._below[self._path]
             if above._changed is not None:
                 above._changed.set()
 
     def check_above(self) -> None:
         """Refuse to come to life once the end of what is above has begun."""
-        if self._above is not None:
-            self._above.check_open(self._path)
+        assert self._above is not None, "the topmost does not begin under anything"
+        self._above.check_open(self._path)
 
     async def end_below(self) -> None:
         """Take nothing more, cancel what is below, and wait for it even if this is cancelled."""

@@ -9,11 +9,12 @@ gives back every delta.
 Rule 4: the message depends on what was said, not on how it was cut into deltas.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, assert_never
 
 import attrs
 
+from creche._util import clean_text
 from creche.messages import AssistantMessage, AssistantPart, ReasoningPart, TextPart, ToolCall
 
 from ._failures import model_error
@@ -183,16 +184,29 @@ class _OpenCall:
     arguments: list[str]
 
 
+def _no_deltas() -> list[Delta]:
+    return []
+
+
+def _no_parts() -> list[_Stretch | _OpenCall]:
+    return []
+
+
+def _no_calls() -> dict[int, _OpenCall]:
+    return {}
+
+
 @attrs.define(eq=False)
 class Assembler:
     """Adds deltas up to one assistant message. Lives for one attempt."""
 
-    deltas: list[Delta] = attrs.field(factory=list[Delta], init=False)
+    deltas: list[Delta] = attrs.field(factory=_no_deltas, init=False)
     """Every delta so far."""
     finished: Finished | None = attrs.field(default=None, init=False)
     """How it ended, once it has."""
-    _parts: list[_Stretch | _OpenCall] = attrs.field(factory=list[_Stretch | _OpenCall], init=False)
-    _open: dict[int, _OpenCall] = attrs.field(factory=dict[int, _OpenCall], init=False)
+    _parts: list[_Stretch | _OpenCall] = attrs.field(factory=_no_parts, init=False)
+    _message: AssistantMessage | None = attrs.field(default=None, init=False)
+    _open: dict[int, _OpenCall] = attrs.field(factory=_no_calls, init=False)
 
     def feed(self, chunk: Chunk) -> None:
         """Take the next chunk.
@@ -224,8 +238,15 @@ class Assembler:
         Args:
           cut: The stream did not end by itself: calls and blank parts are left out.
         """
-        without_calls = cut or (self.finished is not None and self.finished.reason in CUT_OFF)
-        ids = _Ids([part.id for part in self._parts if isinstance(part, _OpenCall)])
+        if cut or self.finished is None:
+            return self._add_up(cut=cut, without_calls=cut)
+        # Nothing comes after the end, so the message stays what it is.
+        if self._message is None:
+            self._message = self._add_up(cut=False, without_calls=self.finished.reason in CUT_OFF)
+        return self._message
+
+    def _add_up(self, *, cut: bool, without_calls: bool) -> AssistantMessage:
+        ids = iter(() if without_calls else _ids_of([part for part in self._parts if isinstance(part, _OpenCall)]))
         parts: list[AssistantPart] = []
         for each in self._parts:
             if isinstance(each, _Stretch):
@@ -233,7 +254,7 @@ class Assembler:
                 if not cut or part.text.strip():
                     parts.append(part)
             elif not without_calls:
-                parts.append(ToolCall(ids.take(each), name=each.name, arguments="".join(each.arguments)))
+                parts.append(ToolCall(next(ids), name=each.name, arguments="".join(each.arguments)))
         return AssistantMessage(parts)
 
     def stream(self) -> tuple[StreamRun, ...]:
@@ -279,17 +300,17 @@ class Assembler:
             raise model_error("malformed", f"the model's tool call {nameless[0]} does not say which tool")
 
 
-class _Ids:
-    """Ids of the calls of one answer: those that the provider gave, once each, and others where there is none."""
-
-    def __init__(self, given: Iterable[str]) -> None:
-        self._given = set(given)
-        self._taken: set[str] = set()
-
-    def take(self, call: _OpenCall) -> str:
-        name, number = call.id, call.index
-        if not name or name in self._taken:
-            while (name := f"call-{number}") in self._taken or name in self._given:
+def _ids_of(calls: Sequence[_OpenCall]) -> list[str]:
+    """Return the ids that the provider gave, once each, and made up ones where there is none."""
+    given = [clean_text(call.id) for call in calls]
+    if all(given) and len(set(given)) == len(given):
+        return given
+    ids: list[str] = []
+    for call, name in zip(calls, given, strict=True):
+        number = call.index
+        own = name
+        if not own or own in ids:
+            while (own := f"call-{number}") in ids or own in given:
                 number += 1
-        self._taken.add(name)
-        return name
+        ids.append(own)
+    return ids

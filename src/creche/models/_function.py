@@ -48,6 +48,7 @@ class FunctionModel:
         self.limiter = trio.CapacityLimiter(limit) if limit is not None else None
         """How many requests may be under way at once."""
         self._function = function
+        self._who = f"the model function {getattr(function, '__qualname__', function)!r}"
         self._context_window = context_window
         self._capabilities = capabilities or Capabilities()
         self._retry = retry or RetryPolicy()
@@ -70,5 +71,4 @@ class FunctionModel:
         return Answer(request, self._items, self.provider)
 
     async def _items(self, request: ModelRequest) -> tuple[Item, ...]:
-        who = f"the model function {getattr(self._function, '__qualname__', self._function)!r}"
-        return await ask(self._function, request, who)
+        return await ask(self._function, request, self._who)

@@ -16,21 +16,11 @@ from ._failures import model_error
 from ._request import ModelRequest, Usage
 
 
-def _check_pieces(_item: object, _attribute: object, pieces: tuple[str, ...]) -> None:
-    wrong = [piece for piece in pieces if not _is_text(piece)]
-    if wrong:
-        raise TypeError(f"say() takes texts, not {wrong[0]!r}")
-
-
-def _is_text(piece: object) -> bool:
-    return isinstance(piece, str)
-
-
 @attrs.frozen
 class Say:
     """Some text of an answer."""
 
-    pieces: tuple[str, ...] = attrs.field(validator=_check_pieces)
+    pieces: tuple[str, ...]
     """The text, one delta a piece."""
     usage: Usage | None = attrs.field(default=None, kw_only=True)
     """What the answer is said to cost."""
@@ -68,6 +58,7 @@ class Fail:
 
 
 Item = Say | Call | Fail
+_ITEMS = (Say, Call, Fail)  # faster to ask about than the union
 
 
 def say(*pieces: str, usage: Usage | None = None, finish: FinishReason | None = None) -> Say:
@@ -77,8 +68,18 @@ def say(*pieces: str, usage: Usage | None = None, finish: FinishReason | None = 
       pieces: The text.
       usage: What the answer is said to cost; one request and no tokens if absent.
       finish: Why the answer is said to end; because it is complete, or made calls, if absent.
+
+    Raises:
+      TypeError: A piece is no text.
     """
+    for piece in pieces:
+        _check_text(piece)
     return Say(pieces, usage=usage, finish=finish)
+
+
+def _check_text(piece: object) -> None:
+    if not isinstance(piece, str):
+        raise TypeError(f"say() takes texts, not {piece!r}")
 
 
 def call(name: str, /, **arguments: object) -> Call:
@@ -106,14 +107,14 @@ def as_items(answer: object, who: str) -> tuple[Item, ...]:
     Raises:
       TypeError: It is neither an item nor a list of them.
     """
-    if isinstance(answer, Item):
+    if isinstance(answer, _ITEMS):
         return (answer,)
     if not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
         raise TypeError(f"{who} gave {answer!r}; expected say(...), call(...), fail(...) or a list of them")
     given = tuple(cast("Iterable[object]", answer))
-    items = tuple([item for item in given if isinstance(item, Item)])
+    items = tuple([item for item in given if isinstance(item, _ITEMS)])
     if len(items) < len(given):
-        wrong = [item for item in given if not isinstance(item, Item)]
+        wrong = [item for item in given if not isinstance(item, _ITEMS)]
         for item in wrong:
             if inspect.iscoroutine(item):
                 item.close()  # else Python complains of it too, later and elsewhere

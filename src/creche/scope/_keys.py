@@ -35,7 +35,7 @@ class ScopeKey:
     __slots__ = ("__weakref__", "_chain", "_chain_moved", "_closed", "_is_bound", "_is_parent", "_parent", "label")
 
     def __init__(self, label: str = "scope") -> None:
-        self.label = label
+        self.label: str = label
         """For messages only."""
         self._parent: ScopeKey | None = None
         self._is_bound = False

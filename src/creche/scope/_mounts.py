@@ -34,7 +34,7 @@ class Mounts(metaclass=NoPublicConstructor):
     __slots__ = ("_alive", "_closed", "_mounted", "_nursery", "_requiring", "registry")
 
     def __init__(self, registry: Registry, nursery: trio.Nursery) -> None:
-        self.registry = registry
+        self.registry: Registry = registry
         """What the plugins register in."""
         self._nursery = nursery
         self._closed = False

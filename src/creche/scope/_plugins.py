@@ -78,13 +78,13 @@ class Mounted(metaclass=NoPublicConstructor):
     )
 
     def __init__(self, mounts: "Mounts", plugin: Plugin, scope: ScopeKey | None, config: object) -> None:
-        self.plugin = plugin
+        self.plugin: Plugin = plugin
         """What was mounted."""
-        self.scope = scope
+        self.scope: ScopeKey | None = scope
         """Where; ``None`` is the global layer."""
-        self.config = config
+        self.config: object = config
         """The configuration its registrar shows."""
-        self.owner = Owner(plugin.name, scope)
+        self.owner: Owner = Owner(plugin.name, scope)
         """Whose its registrations are; another one each time it is set up."""
         self._mounts = mounts
         self._state: State = "starting"

@@ -29,12 +29,12 @@ class Registrar(metaclass=NoPublicConstructor):
     __slots__ = ("_owner", "config", "registry", "scope")
 
     def __init__(self, registry: Registry, owner: Owner, scope: ScopeKey | None, config: object = None) -> None:
-        self.registry = registry
+        self.registry: Registry = registry
         """The shared registry, to read from and to dispatch on."""
         self._owner = owner
-        self.scope = scope
+        self.scope: ScopeKey | None = scope
         """Where it writes; ``None`` is the global layer."""
-        self.config = config
+        self.config: object = config
         """What was given to ``mount(..., config=)``."""
 
     @property

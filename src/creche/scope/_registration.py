@@ -30,11 +30,11 @@ class Owner:
     __slots__ = ("_registrations", "closed", "name", "scope")
 
     def __init__(self, name: str, scope: ScopeKey | None = None) -> None:
-        self.name = name
+        self.name: str = name
         """For messages and attribution."""
-        self.scope = scope
+        self.scope: ScopeKey | None = scope
         """Where its faults are dispatched; ``None`` is the global layer."""
-        self.closed = False
+        self.closed: bool = False
         """Whether it takes no more registrations."""
         self._registrations: dict[Registration, None] = {}
 
@@ -73,17 +73,17 @@ class Registration(metaclass=NoPublicConstructor):
         self, layers: ScopedLayers, entry: Entry, kind: type[object], scope: ScopeKey | None, owner: Owner, place: int
     ) -> None:
         self._layers: ScopedLayers | None = layers
-        self.entry = entry
+        self.entry: Entry = entry
         """What was registered."""
-        self.kind = kind
+        self.kind: type[object] = kind
         """The table it lies in."""
-        self.name = name_of(entry)
+        self.name: object = name_of(entry)
         """The name it holds there: a text, a service's type, or ``None`` for an anonymous entry."""
-        self.scope = scope
+        self.scope: ScopeKey | None = scope
         """Where; ``None`` is the global layer."""
-        self.owner = owner
+        self.owner: Owner = owner
         """Who registered it."""
-        self.place = place
+        self.place: int = place
         """Its place in the order of registration over the whole registry."""
         self.before_undo: Callable[[Registration], None] | None = None
         """Called once, synchronously, just before the entry goes; what depends on it goes first."""

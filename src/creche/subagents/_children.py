@@ -67,11 +67,15 @@ async def spawn(
       AgentClosedError: The parent does not run any more.
 
     Example:
-      Two tasks at once; whichever fails, both have a result::
+      Two tasks at once; whatever becomes of one, both have a result::
+
+          async def report(name, task):
+              results[name] = await spawn(lead, task, name=name)
+
 
           async with trio.open_nursery() as nursery:
-              nursery.start_soon(partial(spawn, lead, "Read the tests.", name="tests"))
-              nursery.start_soon(partial(spawn, lead, "Read the docs.", name="docs"))
+              nursery.start_soon(report, "tests", "Read the tests.")
+              nursery.start_soon(report, "docs", "Read the docs.")
     """
     request = SubagentRequest(
         parent,

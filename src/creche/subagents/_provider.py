@@ -119,7 +119,8 @@ class SubagentProvider:
     """Such as ``"spawn"``."""
     run: Callable[[SubagentRequest], Awaitable[SubagentResult]] = attrs.field(kw_only=True)
     """Contract: a call in the caller's task; it returns, raises before anything has started, or is cancelled with its
-    caller, and by then the child has ended."""
+    caller, and by then the child has ended. It appends the child's `SubagentStarted` and its one `SubagentEnded` to
+    the log of the parent, for nobody else knows when that is."""
     capabilities: SubagentCapabilities = attrs.field(factory=SubagentCapabilities, kw_only=True)
     """What it can do; a request for more is refused before anything starts."""
     inherits_parent_context: bool = attrs.field(default=False, kw_only=True)

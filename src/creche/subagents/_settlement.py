@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import outcome
 
 from creche._util import clean_text
-from creche.agent import Agent, Delivery, Reply
+from creche.agent import Agent, Delivery
 from creche.messages import AssistantMessage, TextPart
 from creche.models import TextDelta, expand_stream
 from creche.session import (
@@ -78,7 +78,7 @@ def _ending(session: SessionLog, delivery: Delivery | None) -> tuple[Outcome, st
         refused = answer is not None and answer.finish == "refusal"
         return ("refused", "the model refused to answer") if refused else (how, "")
     if delivery is not None and _claimed_in(session, delivery) == session.turn:
-        return how, _describe(delivery.result) or ended.detail
+        return how, _describe(delivery)
     return how, ended.detail
 
 
@@ -98,13 +98,11 @@ def _claimed_in(session: SessionLog, delivery: Delivery) -> int:
     )
 
 
-def _describe(result: outcome.Outcome[Reply] | None) -> str:
-    match result:
-        case outcome.Error(error):
-            code = getattr(error, "code", "")
-            return f"{type(error).__name__}{f' ({code})' if code else ''}: {error}"
-        case _:
-            return ""
+def _describe(delivery: Delivery) -> str:
+    assert isinstance(delivery.result, outcome.Error), "a turn that did not end well has told so"
+    error = delivery.result.error
+    code = getattr(error, "code", "")
+    return f"{type(error).__name__}{f' ({code})' if code else ''}: {error}"
 
 
 def _cut(text: str) -> str:

@@ -27,9 +27,9 @@ class Canceller(trio.abc.Instrument):
     def __init__(self, step: int) -> None:
         self.step = step
         """The step before which it cancels."""
-        self.steps = 0
+        self.steps: int = 0
         """How many steps there were inside the block."""
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()
         """The cancel scope of the block; ``cancelled_caught`` tells whether the cancellation came out."""
         self._main: trio.lowlevel.Task | None = None
 

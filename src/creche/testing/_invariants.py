@@ -133,8 +133,7 @@ def check_requests(log: SessionLog, sent: Iterable[bytes]) -> None:
     """Check that every request a session sent can be rebuilt from its log, byte for byte, and why each differs.
 
     Of two requests in a row the first is a prefix of the second, unless the log holds a record between them
-    that explains it: another header, or something that took a place on the surface. An attempt that was
-    cancelled before anything came back may not have been sent.
+    that explains it: another header, or something that took a place on the surface.
 
     Args:
       log: The session.
@@ -147,19 +146,18 @@ def check_requests(log: SessionLog, sent: Iterable[bytes]) -> None:
     where = f"session {log.header.path!r}"
     count = 0
     before: tuple[bytes, int] | None = None
-    for record, attempt in _attempts(log):
+    for count, (record, attempt) in enumerate(_attempts(log), 1):
         at = f"{where}: turn {record.turn} step {record.step} attempt {attempt}"
+        assert count <= len(requests), f"{at} was not sent"
+        request = requests[count - 1]
         rebuilt = rebuild_request(log, record.step, turn=record.turn, attempt=attempt).canonical_bytes()
-        if count == len(requests) or rebuilt != requests[count]:
-            assert _may_be_unsent(record), f"{at} is {'not sent' if count == len(requests) else 'not as it was sent'}"
-            continue
-        if before is not None and not rebuilt.startswith(before[0]):
+        assert rebuilt == request, f"{at} is not as it was sent"
+        if before is not None and not request.startswith(before[0]):
             between = log.records()[before[1] : record.seq]
             assert any(isinstance(each.data, HeaderWritten) or each.shadows for each in between), (
                 f"{at} does not begin with the request before it, and no record says why"
             )
-        before = (rebuilt, record.seq)
-        count += 1
+        before = (request, record.seq)
     assert count == len(requests), f"{where}: {len(requests)} requests were sent and {count} of them are logged"
 
 
@@ -171,11 +169,6 @@ def _attempts(log: SessionLog) -> Iterator[tuple[Record, int]]:
             number = number + 1 if (record.turn, record.step) == place else 0
             place = (record.turn, record.step)
             yield record, number
-
-
-def _may_be_unsent(record: Record) -> bool:
-    data = record.data
-    return isinstance(data, AttemptFailed) and data.code == "cancelled" and not data.stream
 
 
 def system_texts(log: SessionLog) -> list[str]:
