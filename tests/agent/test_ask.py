@@ -294,6 +294,78 @@ async def test_agents_that_ask_each_other_in_a_circle_are_told_so(lead):
         )
 
 
+async def test_what_a_turn_has_been_told_it_does_not_wait_for_any_more(lead):
+    """Rule: only who waits now can close a circle; here the other agent's question comes after its own answer."""
+    asked_back = trio.Event()
+
+    @tool
+    async def ask_ann() -> str:
+        """Ask ann something, and go on while she asks something back."""
+        await ann.ask("hello")
+        second = ann.send("ask back")
+        await asked_back.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        return f"ann is {'busy' if second.claimed and second.result is None else 'done'}"
+
+    @tool
+    async def ask_lead() -> str:
+        """Ask the lead, who is in a turn that waits for nobody."""
+        asked_back.set()
+        return (await opened.agent.ask("what?")).text
+
+    def answer(request):
+        if request.last_user_text in ("go", "ask back") and request.messages[-1].role != "tool":
+            return [call("ask_ann" if request.agent_path == "lead" else "ask_lead")]
+        return [say(request.last_tool_text or "hi")]
+
+    async with (
+        lead(answer, tools=[ask_ann]) as opened,
+        opened.host.open_agent(AgentSpec("ann", tools=[ask_lead])) as ann,
+    ):
+        with trio.fail_after(5):
+            assert (await opened.agent.ask("go")).text == "ann is busy"
+            await ann.wait_idle()
+        assert [reply.data.reason for reply in ann.session.records("turn/end")] == ["completed"] * 2
+
+
+async def test_a_question_that_goes_round_among_others_is_no_circle_for_who_is_not_in_it(lead):
+    """Rule: the search ends, also where others could be reached twice."""
+    gates = {name: trio.Event() for name in ("bob", "cem")}
+
+    def ask_others(*names):
+        @tool(name="ask_others")
+        async def ask_them() -> str:
+            """Ask several at once."""
+            async with trio.open_nursery() as nursery:
+                for name in names:
+                    nursery.start_soon(agents[name].ask, "hello")
+            return "told"
+
+        return ask_them
+
+    async def answer(request):
+        if request.agent_path in gates and request.last_user_text == "hello":
+            await gates[request.agent_path].wait()
+            return [say("hi")]
+        return call_once("ask_others")(request)
+
+    async with (
+        lead(answer, tools=[ask_others("ann", "cem")]) as opened,
+        opened.host.open_agent(AgentSpec("ann", tools=[ask_others("bob", "cem")])) as ann,
+        opened.host.open_agent(AgentSpec("bob")) as bob,
+        opened.host.open_agent(AgentSpec("cem")) as cem,
+    ):
+        agents = {"ann": ann, "bob": bob, "cem": cem}
+        with trio.fail_after(5):
+            first = ann.send("go")
+            await trio.testing.wait_all_tasks_blocked()
+            second = opened.agent.send("go")
+            await trio.testing.wait_all_tasks_blocked()
+            for gate in gates.values():
+                gate.set()
+            assert [(await delivery.reply()).text for delivery in (first, second)] == ["told", "told"]
+
+
 async def test_an_agent_can_ask_another_and_again(lead):
     @tool
     async def ask_ann() -> str:

@@ -285,6 +285,63 @@ async def test_a_message_to_a_subagent_is_read_or_refused_and_never_lost(lead, a
     assert len(told) > 3
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["in memory", "on disk"])
+async def test_a_follow_up_sent_the_moment_a_subagent_has_answered_is_read_or_refused(
+    lead, slow_store, autojump_clock, waits
+):
+    told = []
+
+    async def follow_up():
+        delivery = child.send("one more")
+        while True:
+            told.append((await delivery.reply()).text)
+            try:
+                delivery = child.send("and another")
+            except AgentClosedError as error:
+                told.append(str(error))
+                return
+            if len(told) == 3:
+                return
+
+    async def answer(request):
+        await trio.sleep(1)
+        return hello(request)
+
+    async with lead(answer, store=slow_store() if waits else None) as opened, trio.open_nursery() as nursery:
+        nursery.start_soon(spawn, opened.agent, "go")
+        await trio.sleep(0.5)
+        (child,) = opened.agent.children
+        await follow_up()
+    assert told == (["hi"] * 3 if waits else ["hi", "agent 'lead/spawn-1' does not run any more"])
+
+
+async def test_a_subagent_that_has_read_all_ends_what_was_started_below_it_from_elsewhere(lead):
+    go_on = trio.Event()
+
+    async def answer(request):
+        if request.agent_path.count("/") == 2:
+            await trio.sleep_forever()
+        await go_on.wait()
+        return hello(request)
+
+    async with lead(answer) as opened, trio.open_nursery() as nursery:
+        nursery.start_soon(spawn, opened.agent, "go")
+        await trio.testing.wait_all_tasks_blocked()
+        (child,) = opened.agent.children
+        outcomes = []
+
+        async def start(name):
+            outcomes.append((await spawn(child, "go", name=name)).outcome)
+
+        nursery.start_soon(start, "one")
+        nursery.start_soon(start, "two")
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(each.name for each in child.children) == ["one", "two"]
+        go_on.set()
+    assert outcomes == ["cancelled", "cancelled"]
+    assert opened.agent.usage.requests == 3
+
+
 # ---------------------------------------------------------------- nothing is left
 
 

@@ -86,6 +86,23 @@ async def test_steering_while_a_turn_is_about_to_stop_gives_it_another_step(lead
         assert model.heard == [["go"], ["go", "are you sure?"]]
 
 
+async def test_a_turn_that_is_steered_in_its_last_step_is_not_about_to_stop(lead, gate):
+    stopped = []
+
+    async def note(event, following):
+        stopped.append(len(opened.sent()))
+        return await following()
+
+    async with lead(gate) as opened:
+        opened.pen.wrap(TurnStopping, note)
+        opened.agent.send("first")
+        await gate.reached.wait()
+        opened.agent.steer("second")
+        gate.opened.set()
+        await opened.agent.wait_idle()
+        assert stopped == [2]
+
+
 async def test_what_is_steered_after_the_turn_gets_one_of_its_own(lead):
     async with lead(Listening()) as opened:
         await opened.agent.ask("go")

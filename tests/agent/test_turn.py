@@ -275,33 +275,32 @@ async def test_a_turn_that_cannot_start_tells_everybody_who_waits_and_is_not_tri
 
 
 async def test_a_turn_counts_the_subagents_it_started_and_no_others(lead):
-    """Rule: ``usage`` is the turn's own requests; ``usage_tree`` adds what the turn itself started, wherever it ended."""
-    gate = trio.Event()
+    """Rule: ``usage`` is the turn's own requests; ``usage_tree`` adds what the turn itself started."""
+    started = trio.Event()
 
     @tool
     async def delegate(context: ToolContext) -> str:
-        """Start a subagent."""
-        return (await spawn(context.agent, "own")).text
+        """Start a subagent, and wait until the program has started one, too."""
+        text = (await spawn(context.agent, "own")).text
+        started.set()
+        await trio.testing.wait_all_tasks_blocked()
+        return text
 
-    async def answer(request):
+    def answer(request):
         if request.agent_path == "lead":
-            if not request.last_tool_text:
-                return [call("delegate")]
-            gate.set()
-            await trio.testing.wait_all_tasks_blocked()
-            return [say("done")]
-        if request.last_user_text == "foreign":
-            await gate.wait()
+            return [say("done")] if request.last_tool_text else [call("delegate")]
         return [say("reported")]
 
-    async with lead(answer, tools=[delegate]) as opened:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(spawn, opened.agent, "foreign")
-            await trio.testing.wait_all_tasks_blocked()
-            assert opened.agent.usage.requests == 0
-            reply = await opened.agent.ask("go")
-        assert (reply.usage.requests, reply.usage_tree.requests) == (2, 3)
-        assert opened.agent.usage.requests == 4
+    async with lead(answer, tools=[delegate]) as opened, trio.open_nursery() as nursery:
+
+        async def start_another():
+            await started.wait()
+            await spawn(opened.agent, "foreign")
+
+        nursery.start_soon(start_another)
+        reply = await opened.agent.ask("go")
+        assert opened.agent.children == ()
+        assert (reply.usage.requests, reply.usage_tree.requests, opened.agent.usage.requests) == (2, 3, 4)
 
 
 async def test_usage_so_far_has_what_live_subagents_cost(lead):

@@ -1,10 +1,13 @@
 """Watching an agent's records as they are appended."""
 
+import gc
+
 import pytest
 import trio
 import trio.testing
 
 from creche import AgentSpec, Preset, call, say, tool
+from creche.agent import Watch
 from creche.errors import AgentError
 from creche.subagents import spawn
 from creche.tools import ToolContext
@@ -53,6 +56,14 @@ async def test_what_is_done_after_the_block_is_not_watched(lead):
             opened.agent.inject("one")
         opened.agent.inject("two")
         assert [event.record.data.message.text for event in await read(records)] == ["one"]
+
+
+async def test_an_agent_keeps_nothing_of_a_watch_that_has_ended(lead):
+    async with lead(hello) as opened:
+        with opened.agent.watch():
+            await opened.agent.ask("hello")
+        gc.collect()
+        assert not any(isinstance(each, Watch) for each in gc.get_objects())
 
 
 async def test_a_reader_that_is_too_slow_is_cut_and_goes_on_by_number(lead):

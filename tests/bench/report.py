@@ -3,12 +3,13 @@
     python tests/bench/report.py [--rounds 3]
 
 Each workload runs in processes of its own, the rows in turn, and the best round counts: what others do on the machine
-only ever adds. Where they do much, the table is of little use and says so.
+only ever adds. Of ratios it is the median, and they are of processor time.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -26,8 +27,8 @@ ROWS: list[tuple[str, str, str, float, str]] = [
     ("the same, a persona each", "fanout-persona", "value", 0.6, "s"),
     ("the same, shared view, on disk", "fanout-disk", "value", 0.8, "s"),
     ("a step of a turn of 400", "long", "value", 80, "µs"),
-    ("400 steps to 200, a step", "long", "ratio", 1.05, "ratio"),
-    ("the same, each request encoded", "long-encoded", "ratio", 1.1, "ratio"),
+    ("400 steps to 200, a step", "long", "cpu_ratio", 1.05, "ratio"),
+    ("the same, each request encoded", "long-encoded", "cpu_ratio", 1.1, "ratio"),
     ("run on disk, fsync before each request", "run-disk", "best", 1200, "µs"),
     ("assemble and render, 20 tools", "assemble-20", "best", 40, "µs"),
     ("assemble and render, 100 tools", "assemble-100", "best", 40, "µs"),
@@ -61,7 +62,8 @@ def table(lines: dict[str, list[Line]]) -> str:
     """Return the table as Markdown."""
     shown = ["| work | goal | measured | of it processor | | `workloads.py` |", "|---|---|---|---|---|---|"]
     for what, workload, field, goal, unit in ROWS:
-        best = min(line[field] for line in lines[workload])
+        values = [line[field] for line in lines[workload]]
+        best = statistics.median(values) if unit == "ratio" else min(values)
         busy = min(line["cpu"] for line in lines[workload]) if unit in ("µs", "s") else None
         verdict = "" if not goal else "met" if best <= goal else f"missed by {best / goal - 1:.0%}"
         suffix = "" if unit == "ratio" else f" {unit}"

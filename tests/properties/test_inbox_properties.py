@@ -108,7 +108,16 @@ class Schedule:
             except Exception as error:  # noqa: BLE001 - whatever it was told
                 answer = error
         assert (answer is None) == patience.cancelled_caught
+        self._check_settled(text)
         self.asked.append(answer)
+
+    def _check_settled(self, text: str) -> None:
+        """Check that a message whose asker goes on was dropped, or that the turn which claimed it is over."""
+        log = self.agent.session
+        ids = {record.data.id for record in log.records("inbox/accepted") if record.data.message.text == text}
+        if ids and not ids & set(ids_of(log, "inbox/dropped")):
+            (turn,) = [record.turn for record in log.records("inbox/claimed") if ids & set(record.data.ids)]
+            assert turn in [record.turn for record in log.records("turn/end")]
 
 
 def ids_of(log, kind):

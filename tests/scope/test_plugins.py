@@ -893,6 +893,21 @@ async def test_a_service_that_leaves_while_its_user_comes_back_stops_that_and_it
     assert (runs, mounted.active, names(registry)) == (["ended", "cancelled", "ended"], True, ["run 2"])
 
 
+async def test_a_service_that_leaves_and_is_back_before_that_setup_has_ended_is_found(
+    registry, mounts, pen, slow, autojump_clock
+):
+    setup, runs = slow
+    service = pen.provide(Store())
+    mounted = await mounts.mount(Plugin("files", [setup], requires=[Store]))
+    service.undo()
+    second = pen.provide(Store())
+    await trio.sleep(0.5)
+    second.undo()
+    pen.provide(Store())
+    await trio.sleep(2)
+    assert (runs, mounted.active, names(registry)) == (["ended", "cancelled", "ended"], True, ["run 2"])
+
+
 async def test_an_unmount_while_it_comes_back_cancels_that_and_waits(registry, mounts, pen, slow, autojump_clock):
     setup, runs = slow
     service = pen.provide(Store())
@@ -1108,7 +1123,7 @@ async def test_nothing_is_mounted_when_the_host_has_ended_or_ends(registry):
     await mounted.unmount()
 
 
-async def test_a_plugin_does_not_come_back_while_the_host_ends(registry, told):
+async def test_a_plugin_does_not_come_back_while_the_host_ends(registry, told, body, autojump_clock):
     def provide(text):
         return lambda registrar: registrar.provide(text, as_=Store)
 
@@ -1118,11 +1133,11 @@ async def test_a_plugin_does_not_come_back_while_the_host_ends(registry, told):
         near = await mounts.mount(Plugin("near", [provide("near")]), scope=key)
         await mounts.mount(Plugin("files", [needs(told)], requires=[Store]), scope=key)
         await near.unmount()
-        await mounts.mount(Plugin("near", [provide("near again")]), scope=key)
+        await mounts.mount(Plugin("near", [provide("near again"), body("near", slow_exit=True)]), scope=key)
         await trio.testing.wait_all_tasks_blocked()
         assert told[-1] == "with near again"
         told.clear()
-    assert told == ["undone, still near again"]
+    assert told == ["undone, still near again", "near down"]
 
 
 async def test_nothing_is_mounted_on_a_closed_scope(registry, mounts, body, told):

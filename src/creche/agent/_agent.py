@@ -295,8 +295,8 @@ class Agent(metaclass=NoPublicConstructor):
 
     def remove_child(self, child: "Agent", usage: Usage) -> None:
         """Note that a child has ended, and what it and everything below it cost."""
-        if self._children is not None:
-            self._children.pop(child.name, None)
+        assert self._children is not None, "it was added"
+        del self._children[child.name]
         self._tree_usage += usage
         if child._started_in is not None:
             child._started_in.tree += usage

@@ -65,7 +65,7 @@ def begin_wait(agent: "Agent") -> tuple["Turn", ...]:
     """
     turns = turns_above.get()
     if turns:
-        circle = _way_back(agent, turns, set())
+        circle = _way_back(agent, turns)
         if len(circle) == 1:
             raise AgentError(
                 f"agent {agent.path!r} was asked from within its own turn, which would wait for itself; "
@@ -91,16 +91,18 @@ def end_wait(agent: "Agent", turns: tuple["Turn", ...]) -> None:
         turn.waits_for.remove(agent)
 
 
-def _way_back(agent: "Agent", turns: tuple["Turn", ...], seen: set["Agent"]) -> list["Agent"]:
-    """Return agents of which each waits for the next, from one to the first whose open turn is among some."""
+def _way_back(agent: "Agent", turns: tuple["Turn", ...]) -> list["Agent"]:
+    """Return agents of which each waits for the next, from one to the first whose open turn is among some.
+
+    It ends because there are no circles: each would have been refused when it was about to close.
+    """
     turn = agent._turn
-    if turn is None or agent in seen:
+    if turn is None:
         return []
     if turn in turns:
         return [agent]
-    seen.add(agent)
     for other in turn.waits_for or ():
-        way = _way_back(other, turns, seen)
+        way = _way_back(other, turns)
         if way:
             return [agent, *way]
     return []

@@ -8,7 +8,6 @@ Rule 3: nothing of a request is in the log before its call is prepared, and noth
 cancelled by then. From an answer with calls to their results there is no await outside of `run_calls`.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -60,20 +59,8 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
     turn.note(said)
     calls = said.message.tool_calls
     if calls:
-        await run_calls(
-            agent,
-            agent.registry,
-            calls,
-            counts=agent._tool_counts,
-            checkpoint=partial(_checkpoint_before_bodies, agent),
-        )
+        await run_calls(agent, agent.registry, calls, counts=agent._tool_counts, checkpoint=agent.journal.checkpoint)
     return bool(calls)
-
-
-async def _checkpoint_before_bodies(agent: "Agent") -> None:
-    await agent.journal.checkpoint()
-    # In memory that does not wait, and no body may begin when the turn has been cancelled meanwhile.
-    await trio.lowlevel.checkpoint_if_cancelled()
 
 
 async def _ask(agent: "Agent", turn: "Turn", plan: "StepPlan") -> AssistantSaid:

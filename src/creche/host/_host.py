@@ -7,6 +7,7 @@ Rule 2: an agent goes in this order. Its children; what is registered at its sco
 setup; what nobody has read, its log and its name.
 """
 
+import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -245,7 +246,8 @@ class Host(metaclass=NoPublicConstructor):
                 self._publish(life, agent)
                 yield agent
             finally:
-                await self._take_down(life, scope, mounted)
+                with trio.CancelScope(shield=True, deadline=math.inf):  # it takes what the agent's exits take
+                    await self._take_down(life, scope, mounted)
 
     async def _set_up(self, spec: AgentSpec, scope: ScopeKey) -> Mounted | None:
         items = expand_setup(persona=spec.persona, tools=spec.tools, mode=spec.present_as, setup=spec.setup)
@@ -262,6 +264,7 @@ class Host(metaclass=NoPublicConstructor):
             self.registry.emit(AgentOpened(agent), at=agent.scope)
 
     async def _take_down(self, life: Life, scope: ScopeKey, mounted: Mounted | None) -> None:
+        """End an agent, or what there is of one. Called in a shield."""
         agent = life.agent
         await life.end_below()
         if agent is not None:
@@ -271,8 +274,7 @@ class Host(metaclass=NoPublicConstructor):
         try:
             self.registry.close_scope(scope)
             if mounted is not None:
-                with trio.CancelScope(shield=True):
-                    await mounted.unmount()
+                await mounted.unmount()
         except ExceptionGroup as failures:
             self.registry.report(Owner(scope.label, scope), "undoing what was registered for it", failures)
         if agent is None:
@@ -362,7 +364,8 @@ async def open_host(
         try:
             yield host
         finally:
-            await host._life.end_below()
+            with trio.CancelScope(shield=True, deadline=math.inf):  # it takes what the agents take
+                await host._life.end_below()
 
 
 def _as_store(store: SessionStore | str | os.PathLike[str] | None) -> SessionStore:

@@ -60,15 +60,12 @@ class Life:
         self._above.check_open(self._path)
 
     async def end_below(self) -> None:
-        """Take nothing more, cancel what is below, and wait for it even if this is cancelled."""
+        """Take nothing more, cancel what is below, and wait for it. Called in a shield."""
         self._ends = True
-        if not self._below:
-            return
         # Whoever holds something of this in a block that ends later would wait for itself. trio finds that out.
         task = trio.lowlevel.current_task()
-        with trio.CancelScope(shield=True):
-            while below := [each for each in self._below.values() if each._task is not task]:
-                for each in below:
-                    each.scope.cancel()
-                self._changed = trio.Event()
-                await self._changed.wait()
+        while below := [each for each in (self._below or {}).values() if each._task is not task]:
+            for each in below:
+                each.scope.cancel()
+            self._changed = trio.Event()
+            await self._changed.wait()

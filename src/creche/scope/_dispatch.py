@@ -7,7 +7,7 @@ that nobody hears costs a look-up.
 import logging
 from collections.abc import Awaitable, Callable
 from operator import length_hint
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
@@ -106,46 +106,39 @@ class Onion(Generic[O, R]):
         passed: list[Exception] = []
 
         async def go_on(changed: O | None = None, /) -> R:
+            inner = event if changed is None else changed
+            if type(inner) is not type(event):
+                raise TypeError(f"next() takes nothing, or another {type(event).__qualname__}, not {inner!r}")
             try:
-                return await self._inside(event if changed is None else changed, type(event), depth)
+                if depth + 1 < len(self._heard.calls):
+                    return await self.run(inner, depth + 1)
+                return self._checked(await self._innermost(inner), event, None)
             except Exception as error:
                 passed.append(error)
                 raise
 
         try:
-            result: R = await self._heard.calls[depth](event, go_on)
+            result = await self._heard.calls[depth](event, go_on)
         except Exception as error:
             if not any(error is each for each in passed):
                 error.add_note(f"raised by {self._whose(event, depth)}")
             raise
         finally:
             passed.clear()  # else an error and the frames of its traceback keep each other alive
-        if not self._fits(result):
-            raise InternalError(
-                f"{self._whose(event, depth)} returned {result!r} where {_shown(self._result_type)} was expected; "
-                "return what `await next()` gives, or a value of that class"
-            )
-        return result
+        return self._checked(result, event, depth)
 
-    async def _inside(self, event: O, expected: type[O], depth: int) -> R:
-        if type(event) is not expected:
-            raise TypeError(f"next() takes nothing, or another {expected.__qualname__}, not {event!r}")
-        if depth + 1 < len(self._heard.calls):
-            return await self.run(event, depth + 1)
-        result = await self._innermost(event)
-        if not self._fits(result):
-            raise InternalError(
-                f"{expected.wire_name} itself gave {result!r} where {_shown(self._result_type)} was expected"
-            )
-        return result
-
-    def _fits(self, result: object) -> bool:
-        return isinstance(result, self._result_type)
+    def _checked(self, result: Any, event: O, depth: int | None) -> R:
+        """Return a result if it is one, else blame the wrapper it came from, or the operation itself."""
+        if isinstance(result, self._result_type):
+            return cast("R", result)
+        expected = getattr(self._result_type, "__qualname__", str(self._result_type))
+        if depth is None:
+            raise InternalError(f"{type(event).wire_name} itself gave {result!r} where {expected} was expected")
+        raise InternalError(
+            f"{self._whose(event, depth)} returned {result!r} where {expected} was expected; "
+            "return what `await next()` gives, or a value of that class"
+        )
 
     def _whose(self, event: O, depth: int) -> str:
         by = self._heard.registrations[depth]
         return f"the wrapper of {by.owner.name!r} at {place_name(by.scope)} around {type(event).wire_name}"
-
-
-def _shown(result_type: object) -> str:
-    return result_type.__qualname__ if isinstance(result_type, type) else str(result_type)

@@ -18,10 +18,10 @@ class _Links:
     __slots__ = ("moved",)
 
     def __init__(self) -> None:
-        self.moved = 0
+        self.moved: int = 0
 
 
-links = _Links()
+links: _Links = _Links()
 
 
 @final

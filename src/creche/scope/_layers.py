@@ -22,7 +22,7 @@ class NamedEntries:
 
     def __init__(self) -> None:
         self._by_name: dict[object, Registration] = {}
-        self.version = 0
+        self.version: int = 0
 
     def insert(self, registration: Registration) -> None:
         """Add one.
@@ -54,7 +54,7 @@ class AnonymousEntries:
 
     def __init__(self) -> None:
         self._registrations: dict[Registration, None] = {}
-        self.version = 0
+        self.version: int = 0
 
     def insert(self, registration: Registration) -> None:
         """Add one."""
@@ -82,7 +82,7 @@ class Layer:
     __slots__ = ("kept", "scope", "tables")
 
     def __init__(self, scope: ScopeKey | None) -> None:
-        self.scope = scope
+        self.scope: ScopeKey | None = scope
         self.tables: dict[type[object], Table] = {}
         self.kept: dict[object, Any] = {}
 
@@ -93,8 +93,8 @@ class KindCount:
     __slots__ = ("scoped", "version")
 
     def __init__(self) -> None:
-        self.version = 0
-        self.scoped = 0
+        self.version: int = 0
+        self.scoped: int = 0
 
 
 class ScopedLayers:
@@ -103,7 +103,7 @@ class ScopedLayers:
     __slots__ = ("by_scope", "counts", "global_layer")
 
     def __init__(self) -> None:
-        self.global_layer = Layer(None)
+        self.global_layer: Layer = Layer(None)
         self.by_scope: dict[ScopeKey, Layer] = {}
         self.counts: dict[type[object], KindCount] = {}
 

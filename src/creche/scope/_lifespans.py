@@ -21,7 +21,7 @@ class Lifespan:
     def __init__(self) -> None:
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
-        self.ended = trio.Event()
+        self.ended: trio.Event = trio.Event()
 
     @property
     def is_leaving(self) -> bool:

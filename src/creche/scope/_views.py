@@ -54,9 +54,9 @@ class _Kept(Generic[T]):
     __slots__ = ("stamp", "tables", "value")
 
     def __init__(self, value: T, tables: tuple[object, ...], stamp: int) -> None:
-        self.value = value
-        self.tables = tables
-        self.stamp = stamp
+        self.value: T = value
+        self.tables: tuple[object, ...] = tables
+        self.stamp: int = stamp
 
 
 class Reader(Generic[T]):
