@@ -1135,7 +1135,7 @@ async def test_a_plugin_does_not_come_back_while_the_host_ends(registry, told, b
         await near.unmount()
         await mounts.mount(Plugin("near", [provide("near again"), body("near", slow_exit=True)]), scope=key)
         await trio.testing.wait_all_tasks_blocked()
-        assert told[-1] == "with near again"
+        assert "with near again" in told
         told.clear()
     assert told == ["undone, still near again", "near down"]
 

@@ -15,11 +15,12 @@ from creche.errors import InternalError
 
 
 @asynccontextmanager
-async def open_hidden_nursery(what: str) -> AsyncIterator[trio.Nursery]:
+async def open_hidden_nursery(what: str, *, cancel: bool = True) -> AsyncIterator[trio.Nursery]:
     """Open a nursery whose tasks are cancelled and waited for when the block ends.
 
     Args:
       what: What runs inside, for the message of an `InternalError`.
+      cancel: Whether they are cancelled; false is for tasks that end by themselves with the block.
 
     Yields:
       The nursery.
@@ -38,7 +39,8 @@ async def open_hidden_nursery(what: str) -> AsyncIterator[trio.Nursery]:
                 body_error = error
                 raise
             finally:
-                nursery.cancel_scope.cancel()
+                if cancel:
+                    nursery.cancel_scope.cancel()
         return
     except BaseExceptionGroup as group:
         leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)]

@@ -265,14 +265,23 @@ class Agent(metaclass=NoPublicConstructor):
     # ---------------------------------------------------------------- for the loop and the composer
 
     async def run(self) -> None:
-        """Run turns for as long as the agent is open."""
-        while True:
-            while not self._inbox.has_work:
+        """Run turns until `end_run`, or until it is cancelled."""
+        while not self._inbox.closed:
+            if not self._inbox.has_work:
                 self._tell_change()
                 await self._inbox.wait_for_work()
+                continue
             # A turn that would end at its first checkpoint is not begun; the message is dropped by `close`.
             await trio.lowlevel.checkpoint_if_cancelled()
             await run_turn(self)
+
+    def end_run(self) -> None:
+        """Take nothing more, cancel the open turn, and let `run` return. Synchronous.
+
+        An idle agent ends without a cancellation, which saves a third of what opening and closing one costs.
+        """
+        self._inbox.close()
+        self._cancel_turn("closed")
 
     async def run_until_read(self) -> None:
         """Run turns until nothing waits for one, then take nothing more; for one-shot children.

@@ -124,6 +124,12 @@ class Inbox:
         self._arrived = trio.Event()
         await self._arrived.wait()
 
+    def close(self) -> None:
+        """Take nothing more, and wake who waits for work. Synchronous."""
+        self.closed = True
+        if self._arrived is not None:
+            self._arrived.set()
+
     def accept(self, agent: "Agent", message: Said, lane: Lane, *, source: str, wakes: bool) -> Delivery:
         """Log a message to the inbox's agent and take it in. Synchronous.
 

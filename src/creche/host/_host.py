@@ -153,10 +153,13 @@ class Host(metaclass=NoPublicConstructor):
         """
         async with (
             self.compose(spec, preset=preset) as agent,
-            open_hidden_nursery(f"agent {agent.path!r}") as nursery,
+            open_hidden_nursery(f"agent {agent.path!r}", cancel=False) as nursery,
         ):
             nursery.start_soon(agent.run, name=f"agent {agent.path}")
-            yield agent
+            try:
+                yield agent
+            finally:
+                agent.end_run()
             return
         raise AgentClosedError(f"agent {spec.name!r} was closed before its block ended, because the host has ended")
 
