@@ -7,6 +7,9 @@ in `peers/`, with what they need in `peers/requirements.txt`. All four run the b
 each run with an empty history, so the creche rows to compare with them are those that do the same; the rows marked "in
 the loop" show what `inline=True` saves. `--dsh` is a folder in which the packages named in `peers/dsh_prompt_bench.mjs`
 are installed.
+
+With `--processor` every program counts processor time instead of the wall clock, so what others do on the machine, and
+the waits of the fan-outs, are not in it.
 """
 
 import argparse
@@ -32,6 +35,23 @@ ROWS = {
 }
 """Row: the peers' workload and N, ours and N."""
 
+PROCESSOR = """
+import os, runpy, sys, time
+try:
+    import trio  # its clock stays the real one
+except ImportError:
+    pass
+time.perf_counter = time.process_time
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a program with its stopwatch exchanged."""
+
+NODE_PROCESSOR = (
+    "data:text/javascript,process.hrtime.bigint=()=>{const u=process.cpuUsage();return BigInt(u.user+u.system)*1000n}"
+)
+
 Cells = dict[tuple[str, str], list[float]]
 
 
@@ -41,19 +61,21 @@ def is_installed(python: str, module: str) -> bool:
     return subprocess.run([python, "-c", code], check=False).returncode == 0
 
 
-def value_of(command: list[str | Path]) -> float | None:
+def value_of(command: list[str | Path], *, processor: bool) -> float | None:
     """Run a program and return the value of its last line; what fails says so and is left out."""
+    if processor:
+        command = [command[0], "-c", PROCESSOR, *command[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         result = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        say(f"  failed: {' '.join(map(str, command))}\n{done.stderr[-1000:]}")
+        say(f"  failed: {' '.join(map(str, command[-3:]))}\n{done.stderr[-1000:]}")
         return None
     # A fan-out of the peers is the first of its process, so of ours only the first counts here.
     return float(result["all"][0] if "all" in result else result["value"])
 
 
-def measure(peers: list[str], python: str, rounds: int) -> Cells:
+def measure(peers: list[str], python: str, rounds: int, *, processor: bool) -> Cells:
     """Run everything, alternating; a peer's cell of a row that only we vary is taken over from the row above."""
     cells: Cells = {}
     for turn in range(rounds):
@@ -67,7 +89,7 @@ def measure(peers: list[str], python: str, rounds: int) -> Cells:
                     for peer in peers
                 ]
             for peer, command in programs if turn % 2 == 0 else reversed(programs):
-                value = value_of(command)
+                value = value_of(command, processor=processor)
                 if value is not None:
                     cells.setdefault((row, peer), []).append(value)
             say(f"round {turn + 1}: {row}, load {os.getloadavg()[0]:.1f}")
@@ -105,7 +127,7 @@ def table(cells: Cells, peers: list[str]) -> str:
     return "\n".join(lines)
 
 
-def reference(folder: Path, rounds: int) -> str:
+def reference(folder: Path, rounds: int, *, processor: bool) -> str:
     """Run the reference system's prompt and dispatch beside ours."""
     program = Path(shutil.copy(HERE / "peers" / "dsh_prompt_bench.mjs", folder))
     ours: Cells = {}
@@ -113,7 +135,7 @@ def reference(folder: Path, rounds: int) -> str:
     for _ in range(rounds):
         for tools in (20, 100):
             done = subprocess.run(
-                ["node", program.name],
+                ["node", *(["--import", NODE_PROCESSOR] if processor else []), program.name],
                 cwd=folder,
                 env={**os.environ, "NTOOL": str(tools)},
                 capture_output=True,
@@ -130,7 +152,7 @@ def reference(folder: Path, rounds: int) -> str:
             ("assemble and render, 100 tools", "assemble-100"),
             ("100 listeners at depth 3", "emit-100"),
         ):
-            value = value_of([sys.executable, HERE / "workloads.py", workload])
+            value = value_of([sys.executable, HERE / "workloads.py", workload], processor=processor)
             if value is not None:
                 ours.setdefault((row, ""), []).append(value)
     lines = ["| work (µs) | creche | reference system on Node |", "|---|---|---|"]
@@ -151,6 +173,7 @@ def main() -> None:
     parser.add_argument("--peers-python", default=sys.executable, help="an interpreter that has the peers")
     parser.add_argument("--dsh", type=Path, help="a folder with the reference system's packages")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--processor", action="store_true", help="processor time instead of the wall clock")
     options = parser.parse_args()
     peers = []
     for peer, module in PEERS.items():
@@ -158,11 +181,11 @@ def main() -> None:
             peers.append(peer)
         else:
             say(f"{peer}: skipped, {options.peers_python} does not have it")
-    print(table(measure(peers, options.peers_python, options.rounds), peers))  # noqa: T201 - a program's output
+    print(table(measure(peers, options.peers_python, options.rounds, processor=options.processor), peers))  # noqa: T201 - a program's output
     if options.dsh is None:
         say("reference system: skipped, no --dsh")
     else:
-        print(f"\n{reference(options.dsh, options.rounds)}")  # noqa: T201 - a program's output
+        print(f"\n{reference(options.dsh, options.rounds, processor=options.processor)}")  # noqa: T201 - a program's output
 
 
 if __name__ == "__main__":

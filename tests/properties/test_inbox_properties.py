@@ -1,6 +1,7 @@
 """Laws of the inbox, under schedules that nobody thought of: what is accepted is read or dropped, once, and told."""
 
 from collections import Counter
+from itertools import count
 from typing import Literal
 
 import attrs
@@ -48,6 +49,7 @@ class Schedule:
         self.deliveries = []
         self.told = Counter()
         self.asked = []
+        self.numbers = count()
         self.model = RecordingModel(FunctionModel(self._answer, retry=RetryPolicy(1, first_delay=1, jitter=0)))
 
     async def _answer(self, request):
@@ -79,7 +81,7 @@ class Schedule:
             await trio.sleep(self.acts[-1].pause if self.acts else 0)
 
     def _do(self, act: Act, nursery: trio.Nursery) -> None:
-        number = len(self.agent.session)
+        number = next(self.numbers)
         if act.what in ("cancel", "keep_inbox"):
             self.agent.cancel(f"cause {number}", keep_inbox=act.what == "keep_inbox")
         elif act.what in ("ask", "stream"):

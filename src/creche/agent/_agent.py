@@ -123,7 +123,7 @@ class Agent(metaclass=NoPublicConstructor):
 
     @property
     def usage(self) -> Usage:
-        """What it and everything below it cost so far, in this run of its loop."""
+        """What its requests and everything below it cost so far, what is still at work included."""
         total = self.session.usage + self._tree_usage
         for child in self.children:
             total += child.usage
@@ -234,7 +234,7 @@ class Agent(metaclass=NoPublicConstructor):
             agents below begin now in any case.
         """
         records = self.session.records()
-        past = () if after is None else records[after + 1 :]
+        past = () if after is None else records[max(after + 1, 0) :]
         last = len(records) - 1 if after is None else after
         watch = Watch._create(self.path, WATCH_CAPACITY + len(past), subtree=subtree, after=last)
         for record in past:
@@ -360,7 +360,8 @@ class Agent(metaclass=NoPublicConstructor):
     def _publish(self, record: Record) -> None:
         if self.registry.hears(RecordAppended):
             self.registry.emit(RecordAppended(self.path, record=record), at=self.scope)
-        tell_watches(self, record)
+        if self._watches or self.parent is not None:
+            tell_watches(self, record)
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "busy" if self.is_busy else "idle"

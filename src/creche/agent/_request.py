@@ -138,9 +138,10 @@ def _admit_head(agent: "Agent", plan: "StepPlan", prepared: PreparedCall, *, sta
     """Note settings and tools if they changed, and return them."""
     log = agent.session
     last, generation = log.last_header, log.generation
-    head = RequestHead(prepared.settings, tools=plan.tools, defaults=prepared.defaults)
-    if last is not None and last.head == head:
+    if last is not None and _says_the_same(last.head, prepared, plan):
         head = last.head  # the very value that the log has: it keeps its encoding
+    else:
+        head = RequestHead(prepared.settings, tools=plan.tools, defaults=prepared.defaults)
     header = project_header(
         last,
         head,
@@ -155,6 +156,11 @@ def _admit_head(agent: "Agent", plan: "StepPlan", prepared: PreparedCall, *, sta
                 log.append(announcement)
     agent._generation, agent._has_asked = generation, True
     return head
+
+
+def _says_the_same(head: RequestHead, prepared: PreparedCall, plan: "StepPlan") -> bool:
+    # Without making a head to compare with, which most steps would throw away.
+    return head.settings == prepared.settings and head.tools == plan.tools and head.defaults == prepared.defaults
 
 
 # -------------------------------------------------------------------- one attempt
