@@ -231,6 +231,42 @@ async def test_a_tool_that_cancels_its_own_turn_ends_with_it(lead, ends):
         assert ends(opened.agent.session) == [("cancelled", "gave up")]
 
 
+async def test_a_turn_that_is_cancelled_while_it_asks_another_agent_cancels_what_it_asked_for(
+    lead, ends, autojump_clock
+):
+    """Rule: by the time the asker's turn has settled, so has the one it caused."""
+    reached = trio.Event()
+
+    @tool
+    async def ask_ann() -> str:
+        """Ask ann."""
+        return (await ann.ask("hello")).text
+
+    @tool
+    async def dawdle() -> None:
+        """Take long to end."""
+        reached.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+
+    def answer(request):
+        return [call("ask_ann" if request.agent_path == "lead" else "dawdle")]
+
+    async with (
+        lead(answer, tools=[ask_ann]) as opened,
+        opened.host.open_agent(AgentSpec("ann", tools=[dawdle])) as ann,
+    ):
+        delivery = opened.agent.send("go")
+        await reached.wait()
+        opened.agent.cancel("enough")
+        await check_told(delivery, "enough", "turn 1 of agent 'lead' was cancelled (enough)")
+        assert not ann.is_busy
+        assert ends(ann.session) == [("cancelled", "user")]
+
+
 async def test_a_cancelled_turn_claims_nothing_more_though_nothing_has_noticed_it_yet(lead, ends):
     """Rule: a quick tool may cancel and return without a checkpoint; what is kept in the inbox is for the next turn."""
 

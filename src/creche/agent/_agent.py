@@ -212,7 +212,8 @@ class Agent(metaclass=NoPublicConstructor):
 
         Args:
           cause: Goes into the log and to who waits, as `TurnCancelled.cause`.
-          keep_inbox: Leave unclaimed messages where they are; they are worked on next.
+          keep_inbox: Leave unclaimed messages where they are; they are worked on next. As it needs no record, a
+            listener of records may do this.
         """
         if not keep_inbox:
             self._drop(self._inbox.waiting(), cause)

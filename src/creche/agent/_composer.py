@@ -24,8 +24,9 @@ class Composer(Protocol):
     ) -> AbstractAsyncContextManager["Agent"]:
         """Open an agent for the length of the block; nobody runs its turns but the caller.
 
-        Contract: what the agent registered is undone and its session's closing records are flushed when the
-        block is left, also when it is left by cancellation.
+        Contract: the block has a cancel scope of its own, which ends with whatever is above the agent. When the
+        block is left, also by cancellation, the agents below have ended, what the agent registered is undone, who
+        waits for it is told, and its closing records are flushed.
 
         Args:
           spec: What it is made from.
@@ -39,5 +40,7 @@ class Composer(Protocol):
           LimitReachedError: It would stand too deep.
           AuthorityError: Under the preset it would see a tool that the parent does not, without a grant.
           PluginError: An item of the setup failed.
+          AgentClosedError: The parent does not run any more.
+          ScopeClosedError: What makes agents is closing.
         """
         ...

@@ -54,7 +54,7 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
       ModelError: The last attempt failed, or failed in a way that no retry mends.
       StoreError: The log could not be made durable, so nothing was sent, or no call was begun.
     """
-    said = await _ask(agent, turn, plan)
+    said = await _ask_model(agent, turn, plan)
     agent.session.append(said)
     turn.note(said)
     calls = said.message.tool_calls
@@ -63,7 +63,7 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
     return bool(calls)
 
 
-async def _ask(agent: "Agent", turn: "Turn", plan: "StepPlan") -> AssistantSaid:
+async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> AssistantSaid:
     """Ask the model until it answers or gives up."""
     number = 0
     while True:
@@ -102,7 +102,7 @@ async def _as_proposed(event: BuildRequest) -> Settings:
 
 
 def _admit(agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCall, attempt: int) -> ModelRequest:
-    """Bring the log to say what the request will, and return the request. Synchronous: all of it or a refusal."""
+    """Bring the log to say what the request will, and return the request. Synchronous."""
     log = agent.session
     asked = plan.starts_series and attempt == 1
     _admit_prompt(agent, plan, prepared, starts_series=asked or log.generation != agent._generation)

@@ -45,7 +45,7 @@ class FunctionModel:
         """Name of the provider in settings."""
         self.model = model
         """Name of the model in settings."""
-        self.limiter = trio.CapacityLimiter(limit) if limit is not None else None
+        self.limiter: trio.CapacityLimiter | None = trio.CapacityLimiter(limit) if limit is not None else None
         """How many requests may be under way at once."""
         self._function = function
         self._who = f"the model function {getattr(function, '__qualname__', function)!r}"

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
+import trio
+
 from creche._util import final
 from creche.errors import ScriptExhaustedError
 
@@ -37,11 +39,11 @@ class ScriptedModel:
         self._patterns = sorted(self._script, key=_specificity, reverse=True)
         self._cursors: dict[tuple[str, str], int] = {}
         self._inner = FunctionModel(self._next, provider="scripted", model="scripted", limit=limit)
-        self.provider = self._inner.provider
+        self.provider: str = self._inner.provider
         """``"scripted"``."""
-        self.model = self._inner.model
+        self.model: str = self._inner.model
         """``"scripted"``."""
-        self.limiter = self._inner.limiter
+        self.limiter: trio.CapacityLimiter | None = self._inner.limiter
         """How many requests may be under way at once."""
 
     async def prepare(self, settings: Settings, /) -> PreparedCall:

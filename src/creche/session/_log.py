@@ -66,9 +66,9 @@ class SessionLog:
         publish: Callable[[Record], None] | None = None,
         write: Callable[[str, Record], None] | None = None,
     ) -> None:
-        self.header = header
+        self.header: SessionHeader = header
         """Who it belongs to."""
-        self.usage = _NO_USAGE
+        self.usage: Usage = _NO_USAGE
         """What this session's own requests cost."""
         self._publish = publish
         self._write = write

@@ -32,9 +32,9 @@ class RecordingModel:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.provider = model.provider
+        self.provider: str = model.provider
         """As the model's."""
-        self.model = model.model
+        self.model: str = model.model
         """As the model's."""
         self.limiter: trio.CapacityLimiter | None = model.limiter
         """As the model's."""
