@@ -24,7 +24,9 @@ def records_page() -> str:
     return (
         "# Records\n\n"
         "Every kind of record, where it may stand, and which phase it leads to. Drawn from `creche.session.KINDS`.\n\n"
-        "| kind | data | may stand in | leads to | history | says |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+        "| kind | data | may stand in | leads to | history | says |\n|---|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
     )
 
 
@@ -41,7 +43,9 @@ def events_page() -> str:
         "# Events\n\n"
         "Every event: notifications are heard with `registrar.on`, operations wrapped with `registrar.wrap`. "
         "Drawn from the classes.\n\n"
-        "| wire name | class | kind | comes back | fields | says |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+        "| wire name | class | kind | comes back | fields | says |\n|---|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
     )
 
 

@@ -4,8 +4,9 @@ import attrs
 import pytest
 
 from creche import AgentSpec, Budget, Preset, call, say, tool
-from creche.agent import DEFAULT_DEPTH, DepthLimit
+from creche.agent import DEFAULT_DEPTH, DepthLimit, expand_setup
 from creche.errors import ConfigError, LimitReachedError, UnsupportedCapabilityError
+from creche.prompt import PERSONA_ORDER, PERSONA_SECTION, Section
 from creche.subagents import delegation, spawn
 
 
@@ -102,6 +103,19 @@ def test_a_spec_takes_any_iterable_and_keeps_tuples():
 
     spec = AgentSpec("lead", tools=[look], setup=(each for each in [look]))
     assert (spec.tools, spec.setup) == ((look,), (look,))
+
+
+def test_the_shorthands_of_a_spec_are_items_before_its_own():
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "a tree"
+
+    section = Section("own", order=300, text="")
+    persona, *items = expand_setup(persona="You look.", tools=[look], mode="native", setup=[section])
+    assert (persona.name, persona.text, persona.order) == (PERSONA_SECTION, "You look.", PERSONA_ORDER)
+    assert (items[0], items[1].mode, items[2:]) == (look, "native", [section])
+    assert expand_setup(persona=None, tools=(), mode=None, setup=[section]) == (section,)
 
 
 def test_the_field_types_of_a_spec_exist_at_run_time():

@@ -103,6 +103,33 @@ async def test_an_agent_that_is_ending_starts_no_subagents(lead):
     assert len(refused) == 1
 
 
+async def test_a_subagent_that_is_cancelled_starts_nothing_more_below_it(lead):
+    refused = []
+
+    async def answer(request):
+        await trio.sleep_forever()
+
+    async with lead(answer) as opened, trio.open_nursery() as nursery:
+        with trio.fail_after(5):
+            async with trio.open_nursery() as below:
+                below.start_soon(spawn, opened.agent, "go")
+                await trio.testing.wait_all_tasks_blocked()
+                (child,) = opened.agent.children
+
+                async def insist():
+                    while True:
+                        try:
+                            await spawn(child, "go")
+                        except AgentClosedError as error:
+                            refused.append(str(error))
+                            return
+
+                nursery.start_soon(insist)
+                await trio.testing.wait_all_tasks_blocked()
+                below.cancel_scope.cancel()
+    assert len(refused) == 1
+
+
 # ---------------------------------------------------------------- aclose
 
 
@@ -165,9 +192,12 @@ async def test_wait_idle_waits_for_the_turns_of_all_that_was_sent(lead, gate):
         with trio.testing.assert_checkpoints():
             await agent.wait_idle()
         deliveries = [agent.send("one"), agent.send("two")]
-        await gate.reached.wait()
-        gate.opened.set()
-        await agent.wait_idle()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.wait_idle)
+            nursery.start_soon(agent.wait_idle)
+            await gate.reached.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            gate.opened.set()
         assert [delivery.peek().turn for delivery in deliveries] == [1, 2]
 
 

@@ -48,6 +48,7 @@ async def test_a_request_proposes_the_agents_options(lead):
         return [say("hi")]
 
     async with lead(answer, options=options) as opened:
+        assert opened.agent.options is options
         await opened.agent.ask("hello")
         assert seen == [Settings("function", model="function", options=options)]
         assert opened.agent.session.last_header.head.settings == seen[0]

@@ -113,6 +113,20 @@ def test_a_place_for_logs_that_cannot_be_written_is_one_sentence_and_exit_code_1
     assert done.stderr.splitlines()[-1].startswith("creche: ")
 
 
+def test_a_result_that_cannot_be_written_is_one_sentence_and_exit_code_1(folder: Path, tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "creche", "demo", "--json", folder],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "CRECHE_STATE": os.fspath(tmp_path / "state")},
+        )
+    assert (process.returncode, process.stderr) == (1, "creche: no result: No space left on device\n")
+
+
 def test_odd_names_and_contents_do_not_confuse_it(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

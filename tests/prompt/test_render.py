@@ -122,7 +122,7 @@ def test_triple_braces_are_malformed_and_not_a_reference_in_braces():
 def test_a_name_that_no_variable_can_have_is_illegal(name):
     assert refusal("{{" + name + "}}") == (
         f"illegal variable name in {'{{' + name + '}}'!r} in section 'a' of 'host' at the global layer; "
-        "names are like [a-z][a-z0-9_]*"
+        "names are like [a-z][a-z0-9_]*; write {{open}} for two opening braces"
     )
 
 
@@ -131,12 +131,16 @@ def test_an_unknown_variable_fails_and_lists_the_known_ones(name):
     """Rule: look-up is in one dict of registered names, never attributes."""
     assert refusal("{{" + name + "}}") == (
         f"unknown variable {{{{{name}}}}} in section 'a' of 'host' at the global layer; "
-        "registered: absent, braces, empty, name, pair"
+        "registered: absent, braces, empty, name, pair; "
+        "register a Variable of that name, or write {{open}} for two opening braces"
     )
 
 
 def test_an_unknown_variable_where_there_are_none():
-    assert refusal("{{x}}", variables={}).endswith(" at the global layer; registered: (none)")
+    assert refusal("{{x}}", variables={}).endswith(
+        " at the global layer; registered: (none); "
+        "register a Variable of that name, or write {{open}} for two opening braces"
+    )
 
 
 def test_a_variable_without_a_value_this_time_fails():
@@ -163,7 +167,7 @@ def test_a_failure_names_kind_owner_and_scope():
 def test_a_long_reference_is_cut_in_the_message():
     assert refusal("{{ " + "x" * 10_000 + "}}") == (
         f"illegal variable name in '{{{{ {'x' * 77}...' in section 'a' of 'host' at the global layer; "
-        "names are like [a-z][a-z0-9_]*"
+        "names are like [a-z][a-z0-9_]*; write {{open}} for two opening braces"
     )
 
 

@@ -247,10 +247,16 @@ def value(name, label, variables):
     if "{" in name or "}" in name:
         raise RefusedError(f"malformed reference {reference!r} in {label}; write {{{{open}}}} for two opening braces")
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
-        raise RefusedError(f"illegal variable name in {reference!r} in {label}; names are like [a-z][a-z0-9_]*")
+        raise RefusedError(
+            f"illegal variable name in {reference!r} in {label}; names are like [a-z][a-z0-9_]*; "
+            "write {{open}} for two opening braces"
+        )
     if name not in variables:
         known = ", ".join(sorted(variables)) or "(none)"
-        raise RefusedError(f"unknown variable {reference} in {label}; registered: {known}")
+        raise RefusedError(
+            f"unknown variable {reference} in {label}; registered: {known}; "
+            "register a Variable of that name, or write {{open}} for two opening braces"
+        )
     if variables[name] is None:
         raise RefusedError(f"variable {reference} in {label} has no value this time")
     return variables[name]

@@ -97,7 +97,7 @@ def test_a_name_is_taken_once_globally(pen, registry, make_pen):
         make_pen("files").add(Note("a"))
     assert str(caught.value) == (
         "Note 'a' is already registered at the global layer by 'host', so 'files' cannot register it there; "
-        "register through the agent's own registrar to override it for one agent"
+        "register through the agent's own registrar, registrar.at(agent.scope), to override it for one agent"
     )
 
 
@@ -107,7 +107,7 @@ def test_a_service_takes_its_type_as_a_name(pen):
         pen.add(Service(str, value="other"))
     assert str(caught.value) == (
         "Service 'str' is already registered at the global layer by 'host', so 'host' cannot register it there; "
-        "register through the agent's own registrar to override it for one agent"
+        "register through the agent's own registrar, registrar.at(agent.scope), to override it for one agent"
     )
 
 

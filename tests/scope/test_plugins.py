@@ -251,7 +251,7 @@ async def test_an_error_raised_on_purpose_comes_out_as_itself(registry, mounts, 
         await mounts.mount(Plugin("files", [Note("b"), Note("a")]))
     assert str(caught.value) == (
         "Note 'a' is already registered at the global layer by 'host', so 'files' cannot register it there; "
-        "register through the agent's own registrar to override it for one agent"
+        "register through the agent's own registrar, registrar.at(agent.scope), to override it for one agent"
     )
     assert names(registry) == ["a"]
 

@@ -673,7 +673,13 @@ async def test_a_folder_that_is_renamed_takes_the_file_along(journal, folder, tm
 async def test_a_folder_that_is_a_file_is_named_and_can_be_mended(tmp_path):
     place = tmp_path / "logs"
     place.write_text("not a folder")
+    with pytest.raises(StoreError) as refused:
+        async with JsonlStore(place / "deep").open_journal(ROOT):
+            pass
+    assert str(refused.value) == f"cannot keep logs in '{place}/deep': '{place}' is a file; give store= a folder"
+    place.unlink()
     async with JsonlStore(place).open_journal(ROOT) as journal:
+        place.write_text("not a folder any more")
         with pytest.raises(StoreError) as caught:
             await journal.checkpoint()
         assert str(caught.value) == failed(place / NAME, f"[Errno 17] File exists: '{place}'", 1)

@@ -177,7 +177,7 @@ async def test_a_traceback_is_logged_for_people(bench, caplog):
     caplog.set_level("INFO", "creche")
     await outcome_of(bench, body_raising(ValueError("a bug")), inline=True)
     [record] = caplog.records
-    assert (record.getMessage(), record.exc_info[0]) == ("tool 't' raised", ValueError)
+    assert (record.getMessage(), record.exc_info[0]) == ("tool 't' of 'lead' raised in call 'c1'", ValueError)
 
 
 async def test_a_text_that_cannot_be_had_is_told_as_that(bench):

@@ -320,7 +320,7 @@ def test_a_mode_that_needs_a_code_runtime_is_refused_without_one(tree, mode):
     with pytest.raises(PluginError) as caught:
         tree.team.add(present_as(mode))
     assert str(caught.value) == (
-        f"present_as('{mode}') at scope 'team' needs the plugin code_mode(), which is not mounted"
+        f"present_as('{mode}') at scope 'team' needs the plugin code_mode(), which this version of creche does not have"
     )
 
 

@@ -201,6 +201,14 @@ class Agent(metaclass=NoPublicConstructor):
         Raises:
           AgentClosedError: It does not run any more.
           AgentError: As `ask`. What else `ask` raises, the iterator does.
+
+        Example:
+          Print an answer as it comes::
+
+              async with agent.stream("What is in this folder?") as deltas:
+                  async for delta in deltas:
+                      if isinstance(delta, TextDelta):
+                          print(delta.text, end="")
         """
         async with Asking(self, message) as delivery:
             yield ReplyStream._create(delivery)
@@ -317,12 +325,12 @@ class Agent(metaclass=NoPublicConstructor):
         self._inbox.closed = True
         while self._children:
             for child in self.children:
-                if child._stop is not None:
-                    child._stop.cancel()
+                assert child._stop is not None, "the composer names what ends a child before it adds it"
+                child._stop.cancel()
             await self._change()
 
     def stop_with(self, scope: trio.CancelScope) -> None:
-        """Name the cancel scope that ends it."""
+        """Name the cancel scope that ends it. For a child this comes before `add_child`."""
         self._stop = scope
 
     def close(self) -> None:

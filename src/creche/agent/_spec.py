@@ -10,7 +10,7 @@ from creche.messages import AssistantPart
 from creche.models import Model, ModelOptions, Usage
 from creche.prompt import PERSONA_ORDER, PERSONA_SECTION, Section, Text
 from creche.scope import SetupItem
-from creche.tools import Mode, Tool, present_as
+from creche.tools import Mode, Tool, as_tools, present_as
 
 from ._budget import Budget
 
@@ -25,10 +25,6 @@ def _as_setup(items: Iterable[SetupItem]) -> tuple[SetupItem, ...]:
     return tuple(items)
 
 
-def _as_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    return tuple(tools)
-
-
 @attrs.frozen(eq=False)
 class AgentSpec:
     """What an agent is made from."""
@@ -41,7 +37,7 @@ class AgentSpec:
     """What is registered on the agent's own scope, in order: entries, plugins, functions of a registrar."""
     persona: Text | None = attrs.field(default=None, kw_only=True)
     """Who the agent is; shadows the persona of its preset and host."""
-    tools: tuple[Tool, ...] = attrs.field(default=(), converter=_as_tools, kw_only=True)
+    tools: tuple[Tool, ...] = attrs.field(default=(), converter=as_tools, kw_only=True)
     """Tools of its own; they shadow those of the same name above it."""
     present_as: Mode | None = attrs.field(default=None, kw_only=True)
     """How tools are shown to the model; the chain decides if absent."""

@@ -59,10 +59,8 @@ def demo(
     except CrecheError as error:
         return _complain(f"{error}. {_where(progress.location)}", FAILED)
     if as_json:
-        sys.stdout.write(json.dumps({"summary": summary, "log": progress.location}) + "\n")
-    else:
-        sys.stdout.write(f"\n{summary}\n\nlog: {progress.location}\n")
-    return 0
+        return _tell(json.dumps({"summary": summary, "log": progress.location}) + "\n")
+    return _tell(f"\n{summary}\n\nlog: {progress.location}\n")
 
 
 def _problem_with(folder: str) -> str | None:
@@ -74,6 +72,18 @@ def _problem_with(folder: str) -> str | None:
     except ValueError as error:
         return f"cannot survey {folder!r}: {error}"
     return None
+
+
+def _tell(text: str) -> int:
+    """Write the result; one that nobody can read is a failure, and a reader that has left needs no words."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would fail once more when the interpreter closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED if isinstance(error, BrokenPipeError) else _complain(f"no result: {error.strerror}", FAILED)
+    return 0
 
 
 def _where(location: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import ClassVar
 import attrs
 import trio
 
-from creche._util import NoPublicConstructor, final, open_hidden_nursery
+from creche._util import NoPublicConstructor, as_all, as_one, final, open_hidden_nursery
 from creche.agent import Agent, AgentSpec, Budget, expand_setup
 from creche.errors import AgentClosedError, UnsupportedCapabilityError
 from creche.models import Model
@@ -194,6 +194,7 @@ class Host(metaclass=NoPublicConstructor):
         The block has a cancel scope that whoever is above it holds. What it cancels ends here, so the caller
         goes on after the block.
         """
+        as_one(AgentSpec, spec, "an agent", f"write AgentSpec({spec!r})")
         path = spec.name if parent is None else f"{parent.path}/{spec.name}"
         above = self._life if parent is None else self._lives.get(parent.id)
         if above is None:
@@ -350,6 +351,8 @@ async def open_host(
     """
     if prices is not None:
         raise UnsupportedCapabilityError("open_host(prices=...): costs are not counted by this version of creche")
+    plugins = as_all(Plugin, plugins, "plugins=", "a function that makes one is called, as in delegation()")
+    presets = as_all(Preset, presets, "presets=", "write Preset(name, ...)")
     async with open_mounts(Registry()) as mounts, open_hidden_nursery("the host") as nursery:
         registrar = make_registrar(mounts.registry, Owner("host"), None)
         furnish(registrar, persona, persona_suffix, identity=identity)

@@ -15,15 +15,11 @@ from creche.errors import ConfigError, NotRegisteredError
 from creche.models import Model
 from creche.prompt import Text
 from creche.scope import Mounts, Plugin, ScopeKey, SetupItem, bind_scope_parent
-from creche.tools import Mode, Tool
+from creche.tools import Mode, Tool, as_tools
 
 
 def _as_setup(items: Iterable[SetupItem]) -> tuple[SetupItem, ...]:
     return tuple(items)
-
-
-def _as_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    return tuple(tools)
 
 
 def _as_names(names: Iterable[str]) -> frozenset[str]:
@@ -44,7 +40,7 @@ class Preset:
     """What is registered on the preset's scope: entries, plugins, functions of a registrar."""
     persona: Text | None = attrs.field(default=None, kw_only=True)
     """Who its agents are."""
-    tools: tuple[Tool, ...] = attrs.field(default=(), converter=_as_tools, kw_only=True)
+    tools: tuple[Tool, ...] = attrs.field(default=(), converter=as_tools, kw_only=True)
     """Tools of its agents."""
     present_as: Mode | None = attrs.field(default=None, kw_only=True)
     """How tools are shown to the model; the chain decides if absent."""

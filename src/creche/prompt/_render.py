@@ -118,10 +118,16 @@ def _without_value(template: _Template, origin: Origin, variables: Mapping[str, 
     if "{" in name or "}" in name:
         return PromptError(f"malformed reference {shown} in {origin}; write {{{{open}}}} for two opening braces")
     if not VARIABLE_NAME.fullmatch(name):
-        return PromptError(f"illegal variable name in {shown} in {origin}; names are like [a-z][a-z0-9_]*")
+        return PromptError(
+            f"illegal variable name in {shown} in {origin}; names are like [a-z][a-z0-9_]*; "
+            "write {{open}} for two opening braces"
+        )
     if name not in variables:
         known = ", ".join(sorted(variables)) or "(none)"
-        return PromptError(f"unknown variable {reference} in {origin}; registered: {known}")
+        return PromptError(
+            f"unknown variable {reference} in {origin}; registered: {known}; "
+            "register a Variable of that name, or write {{open}} for two opening braces"
+        )
     return PromptError(f"variable {reference} in {origin} has no value this time")
 
 

@@ -156,7 +156,7 @@ class ScopedLayers:
 
 def _duplicate_message(taken: Registration, refused: Registration) -> str:
     cure = (
-        "register through the agent's own registrar to override it for one agent"
+        "register through the agent's own registrar, registrar.at(agent.scope), to override it for one agent"
         if refused.scope is None
         else "register it at a narrower scope to shadow it there, or undo the first"
     )

@@ -56,7 +56,11 @@ class JsonlStore:
 
         Yields:
           The journal. Its ``location`` is the path of the file.
+
+        Raises:
+          StoreError: There can be no such folder: a file stands in its way.
         """
+        _check_folder(self._folder)
         journal = _JsonlJournal(_File(self._folder, root, fsync=self._fsync), self._limiter)
         journal.begin(root)
         try:
@@ -66,6 +70,14 @@ class JsonlStore:
 
     def __repr__(self) -> str:
         return f"JsonlStore({str(self._folder)!r}, fsync={self._fsync})"
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse at once what no checkpoint could mend."""
+    if not folder.is_dir():
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
+        if not nearest.is_dir():
+            raise StoreError(f"cannot keep logs in {str(folder)!r}: {str(nearest)!r} is a file; give store= a folder")
 
 
 _Note = SessionHeader | tuple[str, Record]

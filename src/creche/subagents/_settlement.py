@@ -6,12 +6,14 @@ Rule 3: of what it had said, an answer comes before a stream that was cut, and a
 one. What it inherited with a fork was said by another.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 
 import outcome
 
 from creche._util import clean_text
 from creche.agent import Agent, Delivery
+from creche.errors import InternalError
 from creche.messages import AssistantMessage, TextPart
 from creche.models import TextDelta, expand_stream
 from creche.session import (
@@ -27,6 +29,8 @@ from creche.session import (
 )
 
 from ._provider import SubagentResult
+
+logger = logging.getLogger("creche")
 
 DIAGNOSTIC_BYTES = 4096
 """Longest diagnostic of a result, in bytes of UTF-8."""
@@ -78,7 +82,7 @@ def _ending(session: SessionLog, delivery: Delivery | None) -> tuple[Outcome, st
         refused = answer is not None and answer.finish == "refusal"
         return ("refused", "the model refused to answer") if refused else (how, "")
     if delivery is not None and _claimed_in(session, delivery) == session.turn:
-        return how, _describe(delivery)
+        return how, _describe(delivery, session.header.path)
     return how, ended.detail
 
 
@@ -98,9 +102,11 @@ def _claimed_in(session: SessionLog, delivery: Delivery) -> int:
     )
 
 
-def _describe(delivery: Delivery) -> str:
+def _describe(delivery: Delivery, path: str) -> str:
     assert isinstance(delivery.result, outcome.Error), "a turn that did not end well has told so"
     error = delivery.result.error
+    if isinstance(error, InternalError):  # the parent gets a sentence; who has to mend it wants the traceback
+        logger.error("subagent %r hit a bug", path, exc_info=error)
     code = getattr(error, "code", "")
     return f"{type(error).__name__}{f' ({code})' if code else ''}: {error}"
 

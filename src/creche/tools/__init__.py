@@ -19,6 +19,7 @@ from ._tool import (
     Tool as Tool,
     ToolContext as ToolContext,
     ToolThreads as ToolThreads,
+    as_tools as as_tools,
     tool as tool,
 )
 from ._visible import (
@@ -51,6 +52,7 @@ __all__ = [
     "ToolOutcome",
     "ToolThreads",
     "VisibleTools",
+    "as_tools",
     "execute_call",
     "native_provider",
     "present_as",

@@ -57,7 +57,9 @@ async def run_body(execution: Execution, arguments: Mapping[str, object], scope:
             value = await cast("Awaitable[object]", value)
         return outcome_of(value)
     except Exception as error:
-        logger.info("tool %r raised", tool.name, exc_info=error)
+        if not isinstance(error, CrecheError):  # the model is told a sentence; who wrote the tool wants the traceback
+            who = caller_of(context, scope).name
+            logger.warning("tool %r of %r raised in call %r", tool.name, who, execution.call.id, exc_info=error)
         return failure_of(error)
     except BaseExceptionGroup as group:
         cancelled = cancellation_in(group)

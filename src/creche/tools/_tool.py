@@ -2,13 +2,13 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal, Protocol, cast, overload
 
 import attrs
 import trio
 
-from creche._util import final
+from creche._util import as_all, final
 from creche.errors import RegistryError
 from creche.messages import ToolSchema
 from creche.prompt import AgentView
@@ -192,11 +192,7 @@ def tool(
 
           @tool(parallel=True)
           async def fetch(url: str) -> str:
-              '''Fetch a page.
-
-    Args:
-                url: Its address.
-              '''
+              '''Fetch the page at an address.'''
     """
 
     def make(body: Callable[..., object]) -> Tool:
@@ -215,3 +211,12 @@ def tool(
         )
 
     return make if function is None else make(function)
+
+
+def as_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Return tools as a tuple, for what takes ``tools=``.
+
+    Raises:
+      TypeError: It is not a list of tools; the sentence says what to write instead.
+    """
+    return as_all(Tool, tools, "tools=", "decorate the function with @tool")

@@ -116,7 +116,8 @@ class Presentation:
             raise RegistryError("a presentation needs a scope: native is what holds everywhere already")
         if self.mode != "native":
             raise PluginError(
-                f"present_as({self.mode!r}) at {place_name(scope)} needs the plugin code_mode(), which is not mounted"
+                f"present_as({self.mode!r}) at {place_name(scope)} needs the plugin code_mode(), "
+                "which this version of creche does not have"
             )
 
 
