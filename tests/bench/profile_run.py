@@ -2,8 +2,8 @@
 
     python tests/bench/profile_run.py [--opened] [--lines 25] [--runs 2000]
 
-The profiler makes calls look dearer than they are (by about a factor of two here), so read it for its order and
-its counts, not for its microseconds.
+The profiler makes everything several times slower, and small functions most, so read it for its order and its counts,
+not for its microseconds.
 """
 
 import argparse
