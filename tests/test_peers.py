@@ -552,7 +552,8 @@ async def test_braces_json_and_code_in_a_prompt_stay_as_they_are_and_a_missing_n
         with host.registrar.at(lead.scope).add(rules), pytest.raises(PromptError) as caught:
             await lead.ask("Go.")
         assert str(caught.value) == (
-            "unknown variable {{nobody}} in section 'rules' of 'host' at scope 'lead'; registered: cwd, model, provider"
+            "unknown variable {{nobody}} in section 'rules' of 'host' at scope 'lead'; registered: cwd, model, provider; "
+            "register a Variable of that name, or write {{open}} for two opening braces"
         )
         assert (await lead.ask("Go.")).text == literal
 

@@ -469,7 +469,7 @@ def test_an_ask_can_be_cancelled_at_every_step(slow_store, round_):
             reply = None
             with canceller:
                 reply = await agent.ask("go")
-            assert canceller.scope.cancelled_caught or reply.text == "done"
+            assert canceller.cancel_scope.cancelled_caught or reply.text == "done"
             assert not agent.is_busy
             await work.check(agent, settled=len(work.effects))
             await work.go_on(agent)

@@ -7,6 +7,7 @@ import trio.testing
 from creche import call, say, tool
 from creche.agent import PreStep, TurnStopping
 from creche.errors import AgentClosedError
+from creche.messages import UserMessage
 from creche.scope import Fault
 from creche.session import MessagesClaimed, MessagesDropped, RecordAppended, UserSaid
 from creche.testing import record_events
@@ -230,3 +231,12 @@ async def test_what_was_never_read_is_dropped_when_the_agent_closes(lead, gate):
             await delivery.reply()
         assert str(caught.value) == "agent 'lead' does not run any more"
     assert first.claimed
+
+
+async def test_one_message_that_is_sent_twice_is_said_once_for_each_time(lead):
+    async with lead(Listening()) as opened:
+        message = UserMessage("twice")
+        noted, steered = opened.agent.inject(message), opened.agent.steer(message)
+        await steered.reply()
+        deliveries = [record.data.delivery for record in opened.agent.session.records("user/message")]
+        assert deliveries == [noted.id, steered.id]

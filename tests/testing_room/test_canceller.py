@@ -16,7 +16,7 @@ def test_a_program_is_cancelled_at_each_of_its_steps_and_then_gets_through():
             for _ in range(4):
                 await trio.lowlevel.checkpoint()
                 passed += 1
-        reached.append((passed, canceller.scope.cancelled_caught))
+        reached.append((passed, canceller.cancel_scope.cancelled_caught))
 
     assert cancel_at_every_step(program) == 4
     assert reached == [(0, True), (1, True), (2, True), (3, True), (4, False)]

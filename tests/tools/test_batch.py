@@ -469,7 +469,7 @@ class Program:
 
     def begin(self, context: ToolContext) -> None:
         """Check what holds at the beginning of a body."""
-        assert not self.canceller.scope.cancel_called, f"{context.call_id} began after the cancellation"
+        assert not self.canceller.cancel_scope.cancel_called, f"{context.call_id} began after the cancellation"
         [seq] = [
             record.seq
             for record in self.bench.agent.session.records("tool/call")

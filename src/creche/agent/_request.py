@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from creche.errors import ModelError
+from creche.messages import UserMessage
 from creche.models import (
     Assembler,
     Finished,
@@ -40,6 +41,7 @@ from creche.session import (
 from creche.tools import run_calls
 
 from ._events import BuildRequest, DeltaStreamed, LimiterWaited
+from ._inbox import Delivery
 from ._stream import StreamRestarted
 
 if TYPE_CHECKING:
@@ -107,9 +109,9 @@ def _admit(agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCal
     asked = plan.starts_series and attempt == 1
     _admit_prompt(agent, plan, prepared, starts_series=asked or log.generation != agent._generation)
     if attempt == 1:
-        deliveries = {id(delivery.message): delivery.id for delivery in turn.deliveries}
+        unsaid = list(turn.deliveries)
         for message in plan.messages:
-            log.append(UserSaid(message, delivery=deliveries.get(id(message))))
+            log.append(UserSaid(message, delivery=_take_delivery(unsaid, message)))
     head = _admit_head(agent, plan, prepared, starts_series=asked)
     route = RouteNoted(
         head.settings.provider,
@@ -120,6 +122,15 @@ def _admit(agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCal
     if project_route(log.last_route, route) is not None:
         log.append(route)
     return ModelRequest(head, messages=log.derive_messages(), agent_path=agent.path, session_id=log.id)
+
+
+def _take_delivery(unsaid: list[Delivery], message: UserMessage) -> str | None:
+    """Take out the delivery that a message came with and return its id; one message may have been sent twice."""
+    for delivery in unsaid:
+        if delivery.message is message:
+            unsaid.remove(delivery)
+            return delivery.id
+    return None
 
 
 def _admit_prompt(agent: "Agent", plan: "StepPlan", prepared: PreparedCall, *, starts_series: bool) -> None:

@@ -64,7 +64,7 @@ class Turn:
 
     number: int
     """Its number."""
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    cancel_scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """Cancelled by `Agent.cancel`."""
     cause: str | None = None
     """Why it was cancelled; the first cause counts."""
@@ -87,7 +87,7 @@ class Turn:
         """Cancel it, unless it is cancelled already."""
         if self.cause is None:
             self.cause = cause
-            self.scope.cancel()
+            self.cancel_scope.cancel()
 
     def note(self, said: AssistantSaid) -> None:
         """Note an answer."""
@@ -136,7 +136,7 @@ async def run_turn(agent: "Agent") -> None:
     ending: Ending | None = None
     try:
         agent.session.append(TurnStarted())
-        with turn.scope:
+        with turn.cancel_scope:
             await _run_steps(agent, turn)
             # A cancellation that no checkpoint has noticed is one all the same.
             if turn.cause is None:

@@ -174,7 +174,7 @@ class Host(metaclass=NoPublicConstructor):
 
     async def _live(self, spec: AgentSpec, preset: str | None, task_status: trio.TaskStatus[Agent]) -> None:
         async with self.compose(spec, preset=preset) as agent:
-            agent.stop_with(self._lives[agent.id].scope)
+            agent.stop_with(self._lives[agent.id].cancel_scope)
             task_status.started(agent)
             await agent.run()
 
@@ -202,7 +202,7 @@ class Host(metaclass=NoPublicConstructor):
         life = above.begin(path)
         opened = False
         try:
-            with life.scope:
+            with life.cancel_scope:
                 made = decide_composition(
                     spec,
                     parent=parent,
@@ -262,7 +262,7 @@ class Host(metaclass=NoPublicConstructor):
         self._lives[agent.id] = life
         self._agents[agent.id] = agent
         if agent.parent is not None:
-            agent.stop_with(life.scope)
+            agent.stop_with(life.cancel_scope)
             agent.parent.add_child(agent)
         if self.registry.hears(AgentOpened):
             self.registry.emit(AgentOpened(agent), at=agent.scope)

@@ -14,10 +14,10 @@ from creche.errors import AgentClosedError, DuplicateNameError, ScopeClosedError
 class Life:
     """What has begun and has not ended, with all that was started under it. The host itself is the topmost."""
 
-    __slots__ = ("_above", "_below", "_changed", "_ends", "_path", "_task", "agent", "scope")
+    __slots__ = ("_above", "_below", "_changed", "_ends", "_path", "_task", "agent", "cancel_scope")
 
     def __init__(self, path: str, above: "Life | None" = None) -> None:
-        self.scope = trio.CancelScope()
+        self.cancel_scope = trio.CancelScope()
         self.agent: Agent | None = None
         self._path = path
         self._above = above
@@ -66,6 +66,6 @@ class Life:
         task = trio.lowlevel.current_task()
         while below := [each for each in (self._below or {}).values() if each._task is not task]:
             for each in below:
-                each.scope.cancel()
+                each.cancel_scope.cancel()
             self._changed = trio.Event()
             await self._changed.wait()

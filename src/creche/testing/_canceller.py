@@ -29,7 +29,7 @@ class Canceller(trio.abc.Instrument):
         """The step before which it cancels."""
         self.steps: int = 0
         """How many steps there were inside the block."""
-        self.scope: trio.CancelScope = trio.CancelScope()
+        self.cancel_scope: trio.CancelScope = trio.CancelScope()
         """The cancel scope of the block; ``cancelled_caught`` tells whether the cancellation came out."""
         self._main: trio.lowlevel.Task | None = None
 
@@ -38,18 +38,18 @@ class Canceller(trio.abc.Instrument):
         if self._main is not None and _top_of(task) is self._main:
             self.steps += 1
             if self.steps == self.step:
-                self.scope.cancel()
+                self.cancel_scope.cancel()
 
     def __enter__(self) -> Self:
         self._main = _top_of(trio.lowlevel.current_task())
-        self.scope.__enter__()
+        self.cancel_scope.__enter__()
         return self
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         self._main = None
-        return self.scope.__exit__(error_type, error, traceback)
+        return self.cancel_scope.__exit__(error_type, error, traceback)
 
 
 def _top_of(task: trio.lowlevel.Task) -> trio.lowlevel.Task:
