@@ -294,3 +294,17 @@ def test_an_operation_that_does_not_say_what_comes_back_cannot_be_wrapped(pen):
 
 def test_a_place_has_a_name_for_messages():
     assert (place_name(None), place_name(ScopeKey("ann"))) == ("the global layer", "scope 'ann'")
+
+
+def what_it_holds(registration):
+    return [registration.entry]
+
+
+def test_what_is_made_of_a_registration_is_made_once(pen):
+    """Rule: every view that a registration is in shares what a derivation makes of it; another maker makes its own."""
+    registration = pen.add(Tag("a"))
+    first = registration.once(what_it_holds)
+    assert first == [registration.entry]
+    assert registration.once(what_it_holds) is first
+    assert registration.once(type) is type(registration)
+    assert registration.once(what_it_holds) == first

@@ -172,24 +172,32 @@ def _effective(levels: Iterable[Level], kind: type[N]) -> list[tuple[N, Registra
 
 
 def _derive_sections(levels: tuple[Level, ...]) -> _Sections:
-    texts = _sorted([_text(entry, by) for entry, by in _effective(levels, Section)])
+    texts = _sorted([by.once(_text) for _, by in _effective(levels, Section)])
     return _Sections(texts, tuple([text.origin for text in texts if text.origin.complete]))
 
 
 def _derive_contexts(levels: tuple[Level, ...]) -> tuple[_Text, ...]:
-    return _sorted([_text(entry, by) for entry, by in _effective(levels, RuntimeContext)])
+    return _sorted([by.once(_text) for _, by in _effective(levels, RuntimeContext)])
 
 
 def _sorted(texts: list[_Text]) -> tuple[_Text, ...]:
     return tuple(sorted(texts, key=lambda text: (text.origin.order, text.origin.name)))
 
 
-def _text(entry: Section | RuntimeContext, by: Registration) -> _Text:
-    origin = Origin(entry.name, order=entry.order, owner=by.owner.name, scope=by.scope)
+def _text(by: Registration) -> _Text:
+    entry = by.entry
     if isinstance(entry, Section):
-        origin = attrs.evolve(origin, interpolate=entry.interpolate, complete=entry.complete)
+        origin = Origin(
+            entry.name,
+            order=entry.order,
+            owner=by.owner.name,
+            scope=by.scope,
+            interpolate=entry.interpolate,
+            complete=entry.complete,
+        )
     else:
-        origin = attrs.evolve(origin, kind="runtime context")
+        assert isinstance(entry, RuntimeContext), "sections and contexts alone have a text"
+        origin = Origin(entry.name, kind="runtime context", order=entry.order, owner=by.owner.name, scope=by.scope)
     text = entry.text
     return _Text(origin, Piece(origin, text), str) if isinstance(text, str) else _Text(origin, None, text)
 

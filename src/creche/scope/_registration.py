@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from creche._util import NoPublicConstructor, final
 from creche.errors import ScopeClosedError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ._entries import Entry
     from ._keys import ScopeKey
     from ._layers import ScopedLayers
+
+T = TypeVar("T")
 
 
 @final
@@ -67,12 +69,13 @@ class Registration(metaclass=NoPublicConstructor):
     As a context manager it takes the entry back when the block ends.
     """
 
-    __slots__ = ("_layers", "after_undo", "before_undo", "entry", "kind", "name", "owner", "place", "scope")
+    __slots__ = ("_layers", "_made", "after_undo", "before_undo", "entry", "kind", "name", "owner", "place", "scope")
 
     def __init__(  # noqa: PLR0917 - this room's own, and keywords through a metaclass cost as much as all the rest
         self, layers: ScopedLayers, entry: Entry, kind: type[object], scope: ScopeKey | None, owner: Owner, place: int
     ) -> None:
         self._layers: ScopedLayers | None = layers
+        self._made: tuple[Callable[[Registration], object], object] | None = None
         self.entry: Entry = entry
         """What was registered."""
         self.kind: type[object] = kind
@@ -89,6 +92,17 @@ class Registration(metaclass=NoPublicConstructor):
         """Called once, synchronously, just before the entry goes; what depends on it goes first."""
         self.after_undo: Callable[[Registration], None] | None = None
         """Called once, synchronously, when the entry is gone; who is to know is told."""
+
+    def once(self, make: Callable[[Registration], T]) -> T:
+        """Return what a derivation makes of this registration alone, made once and shared by every view it is in.
+
+        Args:
+          make: A pure function at module level; what it gives is immutable. Right for good: a registration never changes.
+        """
+        made = self._made
+        if made is None or made[0] is not make:
+            made = self._made = (make, make(self))
+        return cast("T", made[1])
 
     def undo(self) -> None:
         """Take the entry back. Synchronous; a second call does nothing, whatever holds the name by then.
