@@ -6,7 +6,12 @@
 import importlib
 import inspect
 import pkgutil
+import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import creche
 from creche.scope import Notification, Operation, result_type_of
@@ -73,6 +78,19 @@ def test_the_table_of_records_is_the_one_in_the_code() -> None:
 
 def test_the_table_of_events_is_the_one_in_the_code() -> None:
     assert (REFERENCE / "events.md").read_text(encoding="utf-8") == events_page()
+
+
+@pytest.mark.parametrize("page", sorted((REFERENCE.parent / "how-to").glob("*.md")), ids=lambda page: page.stem)
+def test_what_a_how_to_page_says_is_printed_is_printed(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    (printed,) = re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL)
+    script = tmp_path / "program.py"
+    script.write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stderr, done.stdout) == ("", printed)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """Asking an agent: the reply, and what becomes of the message when nobody waits any more."""
 
+import gc
+import weakref
+
 import pytest
 import trio
 import trio.testing
 
-from creche import AgentSpec, call, say, tool
+from creche import AgentSpec, FunctionModel, call, open_host, say, tool
 from creche.errors import AgentClosedError, AgentError, UnsupportedCapabilityError
 from creche.messages import ImagePart, TextPart, UserMessage
 from creche.models import Usage
@@ -447,3 +450,69 @@ async def test_a_closed_agent_is_not_asked(lead):
         async with agent.stream("hello"):
             pass
     assert repr(agent) == "<Agent 'lead' closed>"
+
+
+async def test_agents_that_start_each_other_do_not_keep_each_other_alive():
+    """Rule: a task of the host's own nursery works for no turn, whoever started it."""
+    agents = weakref.WeakSet()
+
+    @tool
+    async def hand_on(context: ToolContext) -> None:
+        """Start a successor."""
+        if len(names) < 20:
+            names.append(f"relay-{len(names)}")
+            agents.add(await host.start_agent(AgentSpec(names[-1], tools=[hand_on])))
+
+    names = ["relay-0"]
+    model = FunctionModel(lambda request: [say("done")] if request.last_tool_text else [call("hand_on")])
+    async with open_host(model=model) as host:
+        agent = await host.start_agent(AgentSpec("relay-0", tools=[hand_on]))
+        while agent is not None:
+            await agent.ask("go")
+            await agent.aclose()
+            agent = next(iter(host.agents.values()), None)
+        gc.collect()
+        assert len(names) == 20
+        assert len(agents) == 0
+
+
+async def test_an_agent_that_a_tool_started_may_ask_back_what_does_not_wait_for_it():
+    @tool
+    async def start(context: ToolContext) -> None:
+        """Start another agent, and do not wait for it."""
+        other = await host.start_agent(AgentSpec("other", tools=[ask_back]))
+        deliveries.append(other.send("go"))
+
+    @tool
+    async def ask_back() -> str:
+        """Ask the agent that started this one."""
+        return (await lead.ask("And you?")).text
+
+    def answer(request):
+        if request.last_user_text == "And you?":
+            return [say("fine")]
+        if request.last_tool_text:
+            return [say(request.last_tool_text)]
+        return [call("start" if request.agent_path == "lead" else "ask_back")]
+
+    deliveries = []
+    async with (
+        open_host(model=FunctionModel(answer)) as host,
+        host.open_agent(AgentSpec("lead", tools=[start])) as lead,
+    ):
+        await lead.ask("go")
+        assert (await deliveries[0].reply()).text == "fine"
+
+
+async def test_an_agent_is_not_waited_for_to_be_idle_in_its_own_turn():
+    """Rule: as for asking it; it would wait for itself."""
+
+    @tool
+    async def wait(context: ToolContext) -> None:
+        """Wait until the agent is idle."""
+        await context.agent.wait_idle()
+
+    model = FunctionModel(lambda request: [say(request.last_tool_text)] if request.last_tool_text else [call("wait")])
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[wait])) as lead:
+        reply = await lead.ask("go")
+        assert reply.text == ("Error: agent 'lead' is never idle within its own turn, so waiting for that has no end")

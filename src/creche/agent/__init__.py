@@ -6,6 +6,7 @@ An agent reaches its host only through the `Composer` protocol, which the host i
 from creche._util import publish
 
 from ._agent import Agent as Agent
+from ._asking import forget_turns as forget_turns
 from ._budget import DEFAULT_DEPTH as DEFAULT_DEPTH, Budget as Budget, DepthLimit as DepthLimit
 from ._composer import Composer as Composer
 from ._events import (
@@ -44,6 +45,7 @@ __all__ = [
     "TurnStopping",
     "Watch",
     "expand_setup",
+    "forget_turns",
     "run_turn",
 ]
 

@@ -228,7 +228,13 @@ class Agent(metaclass=NoPublicConstructor):
         self._cancel_turn(cause)
 
     async def wait_idle(self) -> None:
-        """Wait until no turn is open and nothing waits for one; at least one checkpoint."""
+        """Wait until no turn is open and nothing waits for one; at least one checkpoint.
+
+        Raises:
+          AgentError: It was called from within the agent's own turn, which would wait for itself.
+        """
+        if self._turn is not None and self._turn in turns_above.get():
+            raise AgentError(f"agent {self.path!r} is never idle within its own turn, so waiting for that has no end")
         await trio.lowlevel.checkpoint()
         while self.is_busy or (self._inbox.has_work and not self._inbox.closed):
             await self._change()
@@ -273,6 +279,7 @@ class Agent(metaclass=NoPublicConstructor):
 
     # ---------------------------------------------------------------- for the loop and the composer
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Run turns until `end_run`, or until it is cancelled."""
         while not self._inbox.closed:
@@ -292,6 +299,7 @@ class Agent(metaclass=NoPublicConstructor):
         self._inbox.close()
         self._cancel_turn("closed")
 
+    @trio.lowlevel.enable_ki_protection
     async def run_until_read(self) -> None:
         """Run turns until nothing waits for one, then take nothing more; for one-shot children.
 

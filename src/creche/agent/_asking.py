@@ -22,6 +22,11 @@ turns_above: ContextVar[tuple["Turn", ...]] = ContextVar("turns_above", default=
 """The turns that the current task works for, outermost first. Some may have ended by now."""
 
 
+def forget_turns() -> None:
+    """Note that the current task works for no turn, whoever started it; for tasks in the host's own nursery."""
+    turns_above.set(())
+
+
 class Asking:
     """A message that is given up when the block is left before it is settled.
 
@@ -34,6 +39,7 @@ class Asking:
         self._agent = agent
         self._said = said
 
+    @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> "Delivery":
         turns = begin_wait(self._agent)
         try:
@@ -44,6 +50,7 @@ class Asking:
         self._turns = turns
         return self._delivery
 
+    @trio.lowlevel.enable_ki_protection
     async def __aexit__(self, *error: object) -> None:
         delivery = self._delivery
         try:
@@ -94,15 +101,28 @@ def end_wait(agent: "Agent", turns: tuple["Turn", ...]) -> None:
 def _way_back(agent: "Agent", turns: tuple["Turn", ...]) -> list["Agent"]:
     """Return agents of which each waits for the next, from one to the first whose open turn is among some.
 
-    It ends because there are no circles: each would have been refused when it was about to close.
+    Each agent is looked at once, however many ways lead to it.
     """
-    turn = agent._turn
-    if turn is None:
-        return []
-    if turn in turns:
-        return [agent]
-    for other in turn.waits_for or ():
-        way = _way_back(other, turns)
-        if way:
-            return [agent, *way]
+    came_from: dict[Agent, Agent | None] = {agent: None}
+    to_look_at = [agent]
+    while to_look_at:
+        current = to_look_at.pop()
+        turn = current._turn
+        if turn is None:
+            continue
+        if turn in turns:
+            return _way_to(current, came_from)
+        for other in turn.waits_for or ():
+            if other not in came_from:
+                came_from[other] = current
+                to_look_at.append(other)
     return []
+
+
+def _way_to(agent: "Agent", came_from: dict["Agent", "Agent | None"]) -> list["Agent"]:
+    way: list[Agent] = []
+    step: Agent | None = agent
+    while step is not None:
+        way.append(step)
+        step = came_from[step]
+    return way[::-1]

@@ -93,6 +93,7 @@ class Delivery(metaclass=NoPublicConstructor):
             self._settled = trio.Event()
         await self._settled.wait()
 
+    @trio.lowlevel.enable_ki_protection
     def _settle(self, result: outcome.Outcome[Reply]) -> None:
         self.result = result
         if self._settled is not None:
@@ -130,6 +131,7 @@ class Inbox:
         if self._arrived is not None:
             self._arrived.set()
 
+    @trio.lowlevel.enable_ki_protection
     def accept(self, agent: "Agent", message: Said, lane: Lane, *, source: str, wakes: bool) -> Delivery:
         """Log a message to the inbox's agent and take it in. Synchronous.
 
@@ -149,6 +151,7 @@ class Inbox:
             self._arrived.set()
         return delivery
 
+    @trio.lowlevel.enable_ki_protection
     def claim(self, *, with_turn: bool) -> list[Delivery]:
         """Take what the coming step is to see: the next-step lane, and at a turn's start one of the other. Synchronous."""
         claimed = [*self.next_step, *(self.next_turn[:1] if with_turn else ())]
@@ -165,6 +168,7 @@ class Inbox:
         """Return everything not yet claimed, in the order in which it would be."""
         return [*self.next_step, *self.next_turn]
 
+    @trio.lowlevel.enable_ki_protection
     def drop(self, deliveries: list[Delivery], cause: str, error: BaseException) -> None:
         """Take messages out unread and tell who waits for them. Synchronous."""
         if not deliveries:

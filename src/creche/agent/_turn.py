@@ -80,6 +80,8 @@ class Turn:
     """The last answer."""
     finish: FinishReason | None = None
     """Why that ended."""
+    is_over: bool = False
+    """Whether it has ended."""
     is_truncated: bool = False
     """Whether an answer hit the limit of tokens; a later answer does not mend that."""
 
@@ -120,6 +122,7 @@ class Ending:
     result: outcome.Outcome[Reply]
 
 
+@trio.lowlevel.enable_ki_protection  # its synchronous stretches stay whole: Ctrl-C reaches the main task instead
 async def run_turn(agent: "Agent") -> None:
     """Run one turn of an agent, to its end or until it is cancelled.
 
@@ -132,7 +135,8 @@ async def run_turn(agent: "Agent") -> None:
     if agent._turn is not None:
         raise AgentError(f"turn {agent._turn.number} of agent {agent.path!r} is open, and turns run one at a time")
     turn = agent._turn = Turn(agent.session.turn + 1)
-    token = turns_above.set((*turns_above.get(), turn))
+    # What has ended is left out, so that agents that start each other do not keep each other alive.
+    token = turns_above.set((*[each for each in turns_above.get() if not each.is_over], turn))
     ending: Ending | None = None
     try:
         agent.session.append(TurnStarted())
@@ -202,6 +206,7 @@ def _close(agent: "Agent", turn: Turn, ending: Ending) -> None:
             agent.session.append(TurnEnded(ending.reason, detail=ending.detail))
     finally:
         agent._turn = None
+        turn.is_over = True
         if not started and isinstance(ending.result, outcome.Error):
             # What waits would start the same turn again, for ever.
             agent._inbox.drop(agent._inbox.waiting(), ending.detail, ending.result.error)

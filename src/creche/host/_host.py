@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from creche._util import NoPublicConstructor, as_all, as_one, final, open_hidden_nursery
-from creche.agent import Agent, AgentSpec, Budget, expand_setup
+from creche.agent import Agent, AgentSpec, Budget, expand_setup, forget_turns
 from creche.errors import AgentClosedError, UnsupportedCapabilityError
 from creche.models import Model
 from creche.presets import (
@@ -173,6 +173,7 @@ class Host(metaclass=NoPublicConstructor):
         return agent
 
     async def _live(self, spec: AgentSpec, preset: str | None, task_status: trio.TaskStatus[Agent]) -> None:
+        forget_turns()
         async with self.compose(spec, preset=preset) as agent:
             agent.stop_with(self._lives[agent.id].cancel_scope)
             task_status.started(agent)

@@ -1,0 +1,85 @@
+"""Ctrl-C in the middle of the loop's own code."""
+
+import signal
+
+import pytest
+import trio
+import trio.lowlevel
+
+from creche import AgentSpec, FunctionModel, call, open_host, say, spawn, tool
+from creche.session import RecordAppended
+from creche.testing import check_log
+
+
+@tool(inline=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def answer(request):
+    return [say(request.last_tool_text)] if request.last_tool_text else [call("add", a=1, b=2)]
+
+
+KINDS = [
+    "inbox/accepted",
+    "turn/start",
+    "inbox/claimed",
+    "step/start",
+    "user/message",
+    "request/header",
+    "assistant/message",
+    "tool/call",
+    "tool/result",
+    "step/end",
+    "turn/end",
+]
+
+
+@pytest.mark.parametrize("path", ["lead", "lead/spawn-1"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctrl_c_at_any_record_ends_everything_and_leaves_the_logs_whole(kind, path):
+    """Rule: the synchronous stretches of the loop are never cut; the interrupt reaches the main task."""
+    logs = {}
+
+    async def main():
+        async with open_host(model=FunctionModel(answer)) as host:
+            host.registrar.add(add)
+
+            def hear(event):
+                logs.update({agent.path: agent.session for agent in host.agents.values()})
+                if event.record.kind == kind and event.agent_path == path:
+                    signal.raise_signal(signal.SIGINT)
+
+            host.registrar.on(RecordAppended, hear)
+            async with host.open_agent(AgentSpec("lead")) as lead:
+                await lead.ask("Go.")
+                await spawn(lead, "Go.")
+                await trio.lowlevel.checkpoint()
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main)
+    assert logs, "something was logged"
+    for log in logs.values():
+        check_log(log)
+
+
+def test_ctrl_c_interrupts_the_body_of_a_tool_that_does_not_end():
+    """Rule: what a user wrote can be interrupted where it is."""
+    logs = []
+
+    @tool(inline=True)
+    def stuck() -> None:
+        """Never end."""
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the interrupt came late")
+
+    async def main():
+        model = FunctionModel(lambda request: [call("stuck")])
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[stuck])) as lead:
+            logs.append(lead.session)
+            await lead.ask("Go.")
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main)
+    check_log(logs[0])
