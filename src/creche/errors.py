@@ -247,7 +247,7 @@ class LimitReachedError(AgentError):
 
 
 class AuthorityError(AgentError):
-    """A child would see more than its parent, and no grant of its preset says so."""
+    """A child could do more than its parent, and no grant of its preset says so."""
 
 
 class UnsupportedCapabilityError(AgentError):

@@ -4,7 +4,19 @@ import attrs
 import pytest
 import trio
 
-from creche import AgentSpec, ModelOptions, Preset, RuntimeContext, Section, Variable, fork, say, spawn, tool
+from creche import (
+    AgentSpec,
+    ModelOptions,
+    Preset,
+    RuntimeContext,
+    Section,
+    Variable,
+    fork,
+    open_host,
+    say,
+    spawn,
+    tool,
+)
 from creche.agent import BuildRequest
 from creche.errors import RegistryError, UnsupportedCapabilityError
 from creche.models import Capabilities, FunctionModel, PreparedCall, call
@@ -18,7 +30,7 @@ from creche.subagents import (
     fork_provider,
     run_subagent,
 )
-from creche.tools import Guard
+from creche.tools import Guard, ToolContext
 
 
 @tool(inline=True)
@@ -373,3 +385,30 @@ async def test_a_variable_of_the_parents_scope_counts_in_a_fork(checked_host):
         async with checked.host.open_agent(spec) as lead:
             await lead.ask("first")
             assert (await fork(lead, "A task.")).text == "You help Ann."
+
+
+async def test_what_a_fork_may_not_call_its_child_under_a_preset_may_not_call_either():
+    """Rule: a child's authority is never wider without a grant, however the parent's was narrowed."""
+
+    @tool
+    async def escape(context: ToolContext) -> str:
+        """Start a child under a preset."""
+        return (await spawn(context.agent, "Go.", preset="any")).outcome
+
+    @tool
+    def wipe() -> str:
+        """Delete everything."""
+        raise AssertionError("nobody may call it")
+
+    model = FunctionModel(lambda request: [say(request.last_tool_text)] if request.last_tool_text else [call("escape")])
+    async with (
+        open_host(model=model, presets=[Preset("any")]) as host,
+        host.open_agent(AgentSpec("lead")) as lead,
+    ):
+        host.registrar.add(escape)
+        host.registrar.add(wipe)
+        result = await fork(lead, "Go.", deny=["wipe"])
+        assert result.text == (
+            "Error: agent 'lead/fork-1/spawn-1' could call 'wipe' under preset 'any', which 'lead/fork-1' cannot; "
+            "add them to the preset's grants= or leave them out"
+        )

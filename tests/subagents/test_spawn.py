@@ -275,7 +275,7 @@ async def test_a_preset_that_shows_more_than_the_parent_sees_is_refused_before_a
         with pytest.raises(AuthorityError) as caught:
             await spawn(lead, "A task.", name="child", preset="more")
         assert str(caught.value) == (
-            "agent 'lead/child' would see 'read', 'write' under preset 'more', which 'lead' does not see; "
+            "agent 'lead/child' could call 'read', 'write' under preset 'more', which 'lead' cannot; "
             "add them to the preset's grants= or leave them out"
         )
         assert ([agent.path for agent in checked.agents], len(lead.session)) == (["lead"], 0)
@@ -301,7 +301,7 @@ async def test_another_tool_of_the_same_name_counts_as_more(checked_host):
         checked_host(FunctionModel(names), presets=[preset]) as checked,
         checked.host.open_agent(AgentSpec("lead", tools=[read])) as lead,
     ):
-        with pytest.raises(AuthorityError, match="agent 'lead/spawn-1' would see 'read' under preset 'more'"):
+        with pytest.raises(AuthorityError, match="agent 'lead/spawn-1' could call 'read' under preset 'more'"):
             await spawn(lead, "A task.", preset="more")
 
 
@@ -324,7 +324,7 @@ async def test_what_a_restriction_hides_from_the_parent_a_preset_cannot_bring_ba
         checked_host(FunctionModel(names), plugins=[tools], presets=[author]) as checked,
         checked.host.open_agent(AgentSpec("lead", setup=[restrict(deny=["write"])])) as lead,
     ):
-        with pytest.raises(AuthorityError, match="would see 'write' under preset 'author'"):
+        with pytest.raises(AuthorityError, match="could call 'write' under preset 'author'"):
             await spawn(lead, "A task.", preset="author")
 
 

@@ -22,7 +22,7 @@ from creche.errors import AuthorityError, ConfigError
 from creche.models import Model, ModelOptions, ModelProvider, Route, Settings, resolve_model
 from creche.scope import Registry, ScopeKey
 from creche.session import SessionHeader
-from creche.tools import visible
+from creche.tools import Guard, visible
 
 from ._preset import Standing
 
@@ -118,15 +118,20 @@ def _limit(
 
 
 def _grants(header: SessionHeader, parent: Agent, standing: Standing, registry: Registry) -> tuple[str, ...]:
-    seen = visible(registry, parent.scope)
+    guards = [guard.lets_through for guard in registry.collect(Guard, parent.scope) if guard.lets_through is not None]
+    seen = {
+        name: each
+        for name, each in visible(registry, parent.scope).items()
+        if all(lets_through(name) for lets_through in guards)
+    }
     offered = visible(registry, standing.scope)
     # Another tool of the same name does something else.
     more = sorted(name for name, each in offered.items() if seen.get(name) is not each)
     refused = [name for name in more if name not in standing.grants]
     if refused:
         raise AuthorityError(
-            f"agent {header.path!r} would see {', '.join(map(repr, refused))} under preset {standing.preset.name!r}, "
-            f"which {parent.path!r} does not see; add them to the preset's grants= or leave them out"
+            f"agent {header.path!r} could call {', '.join(map(repr, refused))} under preset {standing.preset.name!r}, "
+            f"which {parent.path!r} cannot; add them to the preset's grants= or leave them out"
         )
     return tuple(more)
 

@@ -199,11 +199,12 @@ def _guarded_by(restriction: Restriction) -> SetupItem:
 
     def guard(registrar: Registrar) -> None:
         restriction.check_registration(registrar.registry, registrar.scope)
-        registrar.add(Guard(check))
+        registrar.add(Guard(check, lets_through=restriction.lets_through))
 
     return guard
 
 
+@trio.lowlevel.enable_ki_protection  # the start, the settlement and what is between them stay whole
 async def _run_child(
     request: SubagentRequest, spec: AgentSpec, provider: str, session: SessionLog | None
 ) -> SubagentResult:
