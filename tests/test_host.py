@@ -24,7 +24,7 @@ from creche.prompt import AssembleContext, RuntimeContext, assemble, render_cont
 from creche.scope import Fault
 from creche.session import load_sessions
 from creche.testing import RecordingModel, assert_no_leaks, check_log, check_requests, record_events
-from creche.tools import visible
+from creche.tools import Guard, restrict, visible
 
 
 def hello(request):
@@ -263,6 +263,67 @@ async def test_an_undo_that_fails_when_an_agent_closes_is_a_fault_and_not_an_err
             ("other", "undoing what was registered for it"),
         ]
         assert host.agents == {}
+
+
+async def test_an_undo_that_fails_when_an_agent_closes_leaves_none_of_its_plugins_running():
+    def fails(registration):
+        raise MineError("undo")
+
+    def elsewhere(registrar):
+        registrar.add(Section("s", order=200, text="x")).before_undo = fails
+        registrar.at(None).add(Section("t", order=200, text="x")).before_undo = fails
+
+    events = []
+    async with open_host(model=FunctionModel(hello)) as host:
+        with record_events(host.registrar, Fault) as faults, assert_no_leaks(host):
+            async with host.open_agent(AgentSpec("lead", setup=[elsewhere, service(events, "server")])):
+                pass
+            assert events == ["server up", "server down"]
+        assert [(fault.owner, fault.what) for fault in faults] == [("lead", "undoing what was registered for it")] * 2
+
+
+@pytest.mark.parametrize("where", ["a preset", "an agent"])
+async def test_what_a_setup_forbids_stands_after_its_body_has_crashed(where):
+    """Rule: a crash takes away what a plugin gave, never what it forbade."""
+    crash, ran = trio.Event(), []
+
+    @asynccontextmanager
+    async def connection(registrar):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(die)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def die():
+        await crash.wait()
+        raise MineError("the server hung up")
+
+    @tool(inline=True)
+    def remove() -> None:
+        """Remove."""
+        ran.append("remove")
+
+    @tool(inline=True)
+    def move() -> None:
+        """Move."""
+        ran.append("move")
+
+    guard = Guard(lambda execution: "no" if execution.tool.name == "move" else None)
+    setup = [restrict(deny=["remove"]), guard, connection]
+    preset, spec = (setup, []) if where == "a preset" else ([], setup)
+    model = FunctionModel(lambda r: [say("end")] if r.last_tool_text else [call("remove"), call("move")])
+    async with open_host(
+        model=model, plugins=[Plugin("tools", [remove, move])], presets=[Preset("safe", setup=preset)]
+    ) as host:
+        with record_events(host.registrar, Fault) as faults, assert_no_leaks(host):
+            async with host.open_agent(AgentSpec("lead", setup=spec), preset="safe") as lead:
+                crash.set()
+                await trio.testing.wait_all_tasks_blocked()
+                await lead.ask("x")
+                assert "remove" not in visible(host.registry, lead.scope)
+                await spawn(lead, "x")
+        assert len(faults) == 1
+    assert ran == []
 
 
 # ---------------------------------------------------------------- agents that a program holds without a block

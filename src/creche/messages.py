@@ -4,7 +4,7 @@ Rule 1: a message is encoded once, into one JSON line with its keys in a fixed o
 encoding (`encoded`). Canonical bytes and wire forms are made of it, so a step costs what is new in it.
 Rule 2: the arguments of a tool call are kept as the JSON text the model wrote, never parsed and written
 again.
-Rule 3: every text that is encoded is valid Unicode from the start: a lone surrogate becomes U+FFFD when the
+Rule 3: a field of a wrong type is refused when the value is made, and every text that is encoded is valid Unicode from the start: a lone surrogate becomes U+FFFD when the
 value is made.
 """
 
@@ -15,7 +15,7 @@ from typing import ClassVar, assert_never
 
 import attrs
 
-from creche._util import canonical_json, clean_text
+from creche._util import canonical_json, clean_text, is_bool, is_text
 
 __all__ = [
     "AssistantMessage",
@@ -39,6 +39,8 @@ def _clean_optional(text: str | None) -> str | None:
 
 
 def _clean_all(texts: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        raise TypeError(f"expected a list of texts, not the one text {texts!r}")
     return tuple([clean_text(text) for text in texts])
 
 
@@ -102,12 +104,21 @@ def _parts(content: str | Iterable[Part]) -> tuple[Part, ...]:
 
 
 def _check_part(part: object) -> None:
-    if not isinstance(part, (TextPart, ImagePart)):
+    # Exactly these: of a subclass not all would be written.
+    if type(part) is not TextPart and type(part) is not ImagePart:
         raise TypeError(f"{part!r} is no part of a message; give one text, or TextPart and ImagePart values")
 
 
 def _assistant_parts(parts: Iterable[AssistantPart]) -> tuple[AssistantPart, ...]:
-    return tuple(parts)
+    answer = tuple(parts)
+    for part in answer:
+        _check_assistant_part(part)
+    return answer
+
+
+def _check_assistant_part(part: object) -> None:
+    if type(part) is not TextPart and type(part) is not ToolCall and type(part) is not ReasoningPart:
+        raise TypeError(f"{part!r} is no part of an answer; give TextPart, ReasoningPart and ToolCall values")
 
 
 def _text_of(parts: Iterable[object]) -> str:
@@ -166,7 +177,7 @@ class UserMessage:
 
     parts: tuple[Part, ...] = attrs.field(converter=_parts)
     """What is said."""
-    source: str = attrs.field(default="user", kw_only=True)
+    source: str = attrs.field(default="user", validator=is_text, kw_only=True)
     """``"user"``, ``"agent"``, ``"runtime-context"``, ``"tool"``, or ``"plugin:<name>"``."""
     role: ClassVar[str] = "user"
 
@@ -215,7 +226,7 @@ class ToolMessage:
     """Name of the tool."""
     parts: tuple[Part, ...] = attrs.field(converter=_parts, kw_only=True)
     """What came back."""
-    is_error: bool = attrs.field(default=False, kw_only=True)
+    is_error: bool = attrs.field(default=False, validator=is_bool, kw_only=True)
     """Whether the call failed."""
     role: ClassVar[str] = "tool"
 

@@ -538,3 +538,11 @@ def test_an_agent_can_be_cancelled_at_every_step(slow_store, round_):
         if through:
             break
     assert step > 20
+
+
+async def test_a_cause_that_is_no_text_is_refused_and_nothing_is_cancelled(lead):
+    async with lead(lambda request: [say("done")]) as opened:
+        delivery = opened.agent.inject("a note")
+        with pytest.raises(TypeError, match=r"^cancel takes str, and 5 is none; the cause is a text for the log$"):
+            opened.agent.cancel(5)
+        assert delivery.result is None

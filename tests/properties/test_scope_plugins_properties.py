@@ -28,6 +28,15 @@ class Tag:
     entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
 
 
+@attrs.frozen
+class Ban:
+    """The same, and it narrows authority, so it outlasts a crash."""
+
+    root: "Root"
+    entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
+    narrows: ClassVar[bool] = True
+
+
 @attrs.define(eq=False)
 class Root:
     """One mount, with all that is nested in it."""
@@ -73,6 +82,7 @@ class Schedule:
 
         async def wait(registrar):
             registrar.add(Tag(root))
+            registrar.add(Ban(root))
             await trio.sleep(seconds)
             if fails:
                 raise ValueError("setup")
@@ -92,6 +102,7 @@ class Schedule:
         async def live(registrar):
             await trio.sleep(enter)
             registrar.add(Tag(root))
+            registrar.add(Ban(root))
             root.bodies_up += 1
             self.bodies_seen += 1
             try:
@@ -132,7 +143,7 @@ class Schedule:
     def check_gone(self, root):
         """Check that nothing of a mount lives, and that nothing is registered for it."""
         assert root.bodies_up == 0
-        tags = [tag for scope in self.scopes for tag in self.registry.peek(Tag, scope)]
+        tags = [tag for kind in (Tag, Ban) for scope in self.scopes for tag in self.registry.peek(kind, scope)]
         assert root not in [tag.root for tag in tags]
 
     async def use(self, mounts):

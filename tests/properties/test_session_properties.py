@@ -60,13 +60,19 @@ from creche.session import (
 # ---------------------------------------------------------------- the codec
 
 
+COUNTS = st.integers(0, 2**63 - 1)
+
+
 def values_of(kind):
     """Return a strategy for values of a type, with every field of every class drawn."""
     if kind is ToolSchema:
         texts = st.text(max_size=5)
         return st.builds(kind, texts, description=texts, parameters=st.dictionaries(texts, texts, max_size=3))
     if attrs.has(kind):
-        return st.builds(kind, **{field.alias: values_of(field.type) for field in attrs.fields(kind)})
+        return st.builds(
+            kind,
+            **{field.alias: COUNTS if kind is Usage else values_of(field.type) for field in attrs.fields(kind)},
+        )
     if get_origin(kind) is tuple:
         return st.lists(values_of(get_args(kind)[0]), max_size=3).map(tuple)
     if get_origin(kind) is Literal:
@@ -75,7 +81,7 @@ def values_of(kind):
         return st.one_of([values_of(each) for each in get_args(kind)])
     return {
         str: st.text(max_size=20),
-        int: st.integers(),
+        int: st.integers(-(2**63), 2**63 - 1),
         float: st.floats(allow_nan=False, allow_infinity=False),
         bool: st.booleans(),
         type(None): st.none(),

@@ -27,6 +27,15 @@ class Ping(Notification):
     wire_name: ClassVar[str] = "test/ping"
 
 
+@attrs.frozen
+class Ban:
+    """An anonymous entry that narrows authority."""
+
+    what: str
+    entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
+    narrows: ClassVar[bool] = True
+
+
 class Store:
     """A service."""
 
@@ -77,6 +86,10 @@ def body(told):
 
 def names(registry, scope=None):
     return list(registry.merge(Note, scope))
+
+
+def bans(registry, scope=None):
+    return [ban.what for ban in registry.collect(Ban, scope)]
 
 
 def noted(told, name):
@@ -974,6 +987,189 @@ async def test_a_body_that_crashes_while_its_plugin_comes_back_is_one_fault(regi
     await trio.testing.wait_all_tasks_blocked()
     assert [(owner, what) for owner, what, _ in faults] == [("files", "running plugin 'files'")]
     assert names(registry) == []
+
+
+# ---------------------------------------------------------------- what narrows authority
+
+
+@pytest.fixture
+def crash():
+    """What the bodies of `fragile` wait for before they crash."""
+    return trio.Event()
+
+
+async def settle(event=None):
+    if event is not None:
+        event.set()
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_what_narrows_stands_after_a_crash_until_the_plugin_is_unmounted(registry, mounts, crash):
+    """Rule: a crash takes away what a plugin gave, never what it forbade."""
+    scope = ScopeKey("other")
+
+    def elsewhere(registrar):
+        registrar.at(scope).add(Ban("elsewhere"))
+
+    setup = [Ban("own"), Note("a"), elsewhere, Plugin("nested", [Ban("nested"), Note("b")]), fragile(crash)]
+    mounted = await mounts.mount(Plugin("files", setup))
+    await settle(crash)
+    assert (names(registry), mounted.active) == ([], False)
+    assert bans(registry, scope) == ["own", "nested", "elsewhere"]
+    await mounted.unmount()
+    assert bans(registry, scope) == []
+    assert not mounts._mounted
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_what_narrows_goes_with_the_host_though_its_plugin_crashed(registry, nested, crash):
+    plugin = Plugin("files", [Ban("own"), fragile(crash)])
+    async with open_mounts(registry) as mounts:
+        await mounts.mount(Plugin("outer", [plugin]) if nested else plugin)
+        await settle(crash)
+        assert bans(registry) == ["own"]
+    assert bans(registry) == []
+
+
+async def test_what_narrows_goes_with_its_scope_though_its_plugin_crashed(registry, mounts, crash):
+    scope = ScopeKey("lead")
+    mounted = await mounts.mount(Plugin("files", [Ban("own"), fragile(crash)]), scope=scope)
+    await settle(crash)
+    assert bans(registry, scope) == ["own"]
+    registry.close_scope(scope)
+    assert registry.is_empty(scope)
+    await mounted.unmount()
+
+
+async def test_what_a_crashed_nested_plugin_forbade_goes_with_the_outer_one(registry, mounts, crash):
+    mounted = await mounts.mount(Plugin("outer", [Plugin("nested", [Ban("nested"), Note("a"), fragile(crash)])]))
+    await settle(crash)
+    assert (names(registry), bans(registry), mounted.active) == ([], ["nested"], True)
+    await mounted.unmount()
+    assert bans(registry) == []
+
+
+async def test_what_narrows_stands_while_its_plugin_waits_and_does_not_pile_up(registry, mounts, pen):
+    """Rule: there is no moment without it, and one of each when the plugin is back."""
+    seen = []
+
+    async def look(registrar):
+        seen.append(bans(registry))
+        await trio.lowlevel.checkpoint()
+
+    setup = [look, Ban("own"), Note("a"), Plugin("nested", [Ban("nested")])]
+    service = pen.provide("first", as_=Store)
+    mounted = await mounts.mount(Plugin("files", setup, requires=[Store]))
+    for text in ("second", "third"):
+        service.undo()
+        assert (names(registry), bans(registry)) == ([], ["own", "nested"])
+        await settle()
+        service = pen.provide(text, as_=Store)
+        await settle()
+        assert (names(registry), bans(registry), mounted.active) == (["a"], ["own", "nested"], True)
+    assert seen == [[], ["own", "nested"], ["own", "nested"]]
+    await mounted.unmount()
+    assert bans(registry) == []
+
+
+async def test_what_a_waiting_nested_plugin_forbade_stands_when_the_outer_one_waits_too(registry, mounts, pen):
+    inner, outer = pen.provide("inner", as_=Cache), pen.provide("outer", as_=Store)
+    nested = Plugin("nested", [Ban("nested")], requires=[Cache])
+    await mounts.mount(Plugin("files", [Ban("own"), nested], requires=[Store]))
+    inner.undo()
+    await settle()
+    outer.undo()
+    await settle()
+    assert bans(registry) == ["own", "nested"]
+    pen.provide("inner", as_=Cache)
+    pen.provide("outer", as_=Store)
+    await settle()
+    assert bans(registry) == ["own", "nested"]
+
+
+async def test_of_a_nested_plugin_that_is_coming_back_the_earlier_ones_stand_alone(  # noqa: PLR0917 - fixtures
+    registry, mounts, pen, slow, crash, autojump_clock
+):
+    service = pen.provide("first", as_=Store)
+    nested = Plugin("nested", [Ban("nested"), slow[0]], requires=[Store])
+    mounted = await mounts.mount(Plugin("files", [Ban("own"), nested, fragile(crash)]))
+    service.undo()
+    pen.provide("second", as_=Store)
+    await trio.sleep(0.5)
+    assert bans(registry) == ["own", "nested", "nested"]
+    crash.set()
+    await trio.sleep(0.1)
+    assert bans(registry) == ["own", "nested"], "at once"
+    await trio.sleep(2)
+    assert (slow[1], bans(registry), mounted.active) == (["ended", "cancelled"], ["own", "nested"], False)
+    await mounted.unmount()
+    assert bans(registry) == []
+
+
+@pytest.mark.parametrize("how", ["a crash", "a service that leaves"])
+async def test_a_mount_that_fails_leaves_nothing_that_narrows(registry, mounts, pen, crash, how):
+    service = pen.provide("first", as_=Store)
+
+    async def fail(registrar):
+        (crash.set if how == "a crash" else service.undo)()
+        await trio.sleep_forever()
+
+    nested = Plugin("nested", [Ban("nested")], requires=[Store])
+    with pytest.raises(PluginError):
+        await mounts.mount(Plugin("files", [Ban("own"), nested, fragile(crash), fail], requires=[Store]))
+    assert bans(registry) == []
+    assert not mounts._mounted
+
+
+async def test_what_narrows_stands_when_the_setup_fails_as_it_comes_back(registry, mounts, pen, faults):
+    def setup(registrar):
+        if registrar.get(Store) == "second":
+            raise ValueError("mine")
+
+    service = pen.provide("first", as_=Store)
+    mounted = await mounts.mount(Plugin("files", [Ban("own"), setup], requires=[Store]))
+    service.undo()
+    pen.provide("second", as_=Store)
+    await settle()
+    assert (bans(registry), len(faults), mounted.active) == (["own"], 1, False)
+    await mounted.unmount()
+    assert bans(registry) == []
+
+
+async def test_what_narrows_goes_when_its_plugin_is_unmounted_while_it_waits_or_comes_back(
+    registry, mounts, pen, slow, autojump_clock
+):
+    service = pen.provide("first", as_=Store)
+    plugin = Plugin("files", [Ban("own"), slow[0]], requires=[Store])
+    waits, comes_back = await mounts.mount(plugin, scope=ScopeKey("a")), await mounts.mount(plugin, scope=ScopeKey("b"))
+    service.undo()
+    await waits.unmount()
+    assert (bans(registry, waits.scope), bans(registry, comes_back.scope)) == ([], ["own"])
+    pen.provide("second", as_=Store)
+    await trio.sleep(0.5)
+    assert bans(registry, comes_back.scope) == ["own", "own"]
+    await comes_back.unmount()
+    assert bans(registry, comes_back.scope) == []
+
+
+async def test_what_cannot_be_undone_of_what_narrowed_is_a_fault_and_the_plugin_is_back(
+    registry, mounts, pen, faults, told
+):
+    def fails(registration):
+        raise ValueError("mine")
+
+    def setup(registrar):
+        ban = registrar.add(Ban("own"))
+        if registrar.get(Store) == "first":
+            ban.after_undo = fails
+
+    service = pen.provide("first", as_=Store)
+    mounted = await mounts.mount(Plugin("files", [setup], requires=[Store]))
+    service.undo()
+    pen.provide("second", as_=Store)
+    await settle()
+    assert (mounted.active, bans(registry)) == (True, ["own"])
+    assert faults == [("files", "undoing a registration of plugin 'files'", "ValueError('mine')")]
 
 
 # ---------------------------------------------------------------- the end of the host

@@ -703,7 +703,9 @@ async def test_a_folder_without_permission_is_named_and_can_be_mended(journal, f
 async def test_a_record_that_is_not_json_is_named(journal):
     """Rule: a value of a wrong type is a bug that types would have found; it stops the log, loudly."""
     await journal.checkpoint()
-    journal.write(ROOT.id, Record(7, kind="model/retry", data=RetryPlanned(1, delay=float("nan"))))
+    fact = RetryPlanned(1, delay=0.5)
+    object.__setattr__(fact, "delay", float("nan"))  # which the fact itself refuses
+    journal.write(ROOT.id, Record(7, kind="model/retry", data=fact))
     with pytest.raises(StoreError) as caught:
         await journal.checkpoint()
     problem = f"record 7 of {ROOT.id} does not go into JSON: Out of range float values are not JSON compliant"
@@ -712,7 +714,9 @@ async def test_a_record_that_is_not_json_is_named(journal):
 
 
 async def test_a_header_that_is_not_json_is_named(store):
-    async with store.open_journal(SessionHeader("s1", path="lead", created=0.0, cwd=Path("/"))) as journal:
+    header = SessionHeader("s1", path="lead", created=0.0)
+    object.__setattr__(header, "cwd", Path("/"))  # which the header itself refuses
+    async with store.open_journal(header) as journal:
         with pytest.raises(StoreError, match="the header of s1 does not go into JSON: Object of type PosixPath"):
             await journal.checkpoint()
 

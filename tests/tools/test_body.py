@@ -22,7 +22,7 @@ from creche.messages import ImagePart, TextPart
 from creche.models import ScriptedModel, call, say
 from creche.scope import Fault
 from creche.testing import check_log, record_events
-from creche.tools import Execute, Tool, ToolContext, ToolOutcome, ToolThreads, tool
+from creche.tools import Execute, Tool, ToolContext, ToolOutcome, ToolThreads, restrict, tool
 
 
 def raw(run: Callable[..., object], **options: bool) -> Tool:
@@ -483,6 +483,32 @@ async def test_a_body_that_waits_for_its_thread_never_begins_when_it_is_cancelle
         blocked.release.set()
     await bench.call("first")
     assert (ran, context.began, context.abandoned, bench.faults) == ([], False, False, [])
+
+
+@pytest.mark.parametrize("abandon", [True, False])
+async def test_a_body_whose_tool_is_taken_away_while_it_waits_for_its_thread_never_begins(bench, blocked, abandon):
+    """Rule: what runs is visible at the moment when it begins, also when that is long after its call."""
+    limiter = trio.CapacityLimiter(1)
+    bench.pen.provide(ToolThreads(limiter))
+    bench.pen.add(Tool("first", description="", parameters={}, run=blocked))
+    ran: list[int] = []
+    bench.pen.add(raw(lambda: ran.append(1), abandon=abandon))
+    context, outcomes = bench.context(), []
+
+    async def second() -> None:
+        outcomes.append(await bench.call("t", context=context))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.call, "first")
+        await blocked.wait_begun()
+        nursery.start_soon(second)
+        await trio.testing.wait_all_tasks_blocked()
+        bench.own.add(restrict(deny=["t"]))
+        blocked.release.set()
+    message = "Error: tool 't' was taken away or replaced before the call began. Visible: first"
+    assert [told(each) for each in outcomes] == [("unknown-tool", message)]
+    assert (ran, context.began, context.abandoned, bench.faults) == ([], False, False, [])
+    assert limiter.borrowed_tokens == 0
 
 
 async def test_an_abandoned_thread_keeps_its_place_in_the_limiter_until_it_ends(bench, blocked):

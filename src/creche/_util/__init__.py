@@ -1,6 +1,17 @@
 """Tools that know no domain word."""
 
 from ._checks import as_all as as_all, as_one as as_one
+from ._fields import (
+    is_a as is_a,
+    is_bool as is_bool,
+    is_count as is_count,
+    is_finite as is_finite,
+    is_none_or as is_none_or,
+    is_one_of as is_one_of,
+    is_text as is_text,
+    is_tuple_of as is_tuple_of,
+    is_whole as is_whole,
+)
 from ._nursery import open_hidden_nursery as open_hidden_nursery
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
 from ._text import canonical_json as canonical_json, clean_text as clean_text
@@ -12,6 +23,15 @@ __all__ = [
     "canonical_json",
     "clean_text",
     "final",
+    "is_a",
+    "is_bool",
+    "is_count",
+    "is_finite",
+    "is_none_or",
+    "is_one_of",
+    "is_text",
+    "is_tuple_of",
+    "is_whole",
     "open_hidden_nursery",
     "publish",
 ]

@@ -13,7 +13,12 @@ def clean_text(text: str) -> str:
     """Return the text with lone surrogates replaced by U+FFFD, the same object if there are none.
 
     One lone surrogate in a history makes every later request invalid UTF-8, which providers refuse.
+
+    Raises:
+      TypeError: It is no text; bytes have the methods of one.
     """
+    if type(text) is not str:
+        _check_text(text)
     if text.isascii():
         return text
     try:
@@ -21,3 +26,8 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def _check_text(given: object) -> None:
+    if not isinstance(given, str):
+        raise TypeError(f"expected a text, not {given!r:.200}")

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 import attrs
 import trio
 
-from creche._util import NoPublicConstructor, final
+from creche._util import NoPublicConstructor, as_one, final
 from creche.errors import AgentError, TurnCancelled, UnsupportedCapabilityError
 from creche.models import ModelOptions, Route, Settings, Usage
 from creche.scope import Registry, ScopeKey
@@ -223,6 +223,7 @@ class Agent(metaclass=NoPublicConstructor):
           keep_inbox: Leave unclaimed messages where they are; they are worked on next. As it needs no record, a
             listener of records may do this.
         """
+        as_one(str, cause, "cancel", "the cause is a text for the log")
         if not keep_inbox:
             self._drop(self._inbox.waiting(), cause)
         self._cancel_turn(cause)

@@ -1,10 +1,11 @@
 """What happens in an agent's loop, as events dispatched at the agent's scope."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import attrs
 
+from creche._util import is_bool, is_text
 from creche.messages import UserMessage
 from creche.models import Delta, Settings
 from creche.scope import Notification, Operation
@@ -13,8 +14,20 @@ if TYPE_CHECKING:
     from ._agent import Agent
 
 
-def _as_messages(messages: Iterable[UserMessage]) -> tuple[UserMessage, ...]:
-    return tuple(messages)
+def _as_messages(messages: object) -> tuple[UserMessage, ...]:
+    if isinstance(messages, str | UserMessage) or not isinstance(messages, Iterable):
+        cure = f"; write [UserMessage({messages!r})]" if isinstance(messages, str) else ""
+        raise TypeError(f"Enter takes a list of UserMessage values, not {messages!r}{cure}")
+    entering = tuple(cast("Iterable[UserMessage]", messages))
+    for message in entering:
+        _check_message(message)
+    return entering
+
+
+def _check_message(message: object) -> None:
+    if type(message) is not UserMessage:
+        cure = f"; write UserMessage({message!r})" if isinstance(message, str) else ""
+        raise TypeError(f"Enter takes UserMessage values, and {message!r} is none{cure}")
 
 
 @attrs.frozen
@@ -24,7 +37,7 @@ class Enter:
     messages: tuple[UserMessage, ...] = attrs.field(converter=_as_messages)
     """What joins the history, in order. A snapshot left out is proposed again at the next step; another message left
     out is lost."""
-    starts_series: bool = attrs.field(default=False, kw_only=True)
+    starts_series: bool = attrs.field(default=False, validator=is_bool, kw_only=True)
     """Whether the provider's prefix cache is not expected to hold from here on."""
 
 
@@ -32,7 +45,7 @@ class Enter:
 class Reject:
     """End the turn before the step; who waits for a reply gets `TurnRefused`. What was claimed for it is lost."""
 
-    reason: str
+    reason: str = attrs.field(validator=is_text)
     """A sentence, for the log and for who waits."""
 
 

@@ -227,7 +227,7 @@ class _Attempt:
         stream = answer.stream()
         log, turn = self.agent.session, self.turn
         if isinstance(error, Exception):
-            code = error.code if isinstance(error, ModelError) else "unknown"
+            code = str(error.code) if isinstance(error, ModelError) else "unknown"
             text = str(error) if isinstance(error, ModelError) else repr(error)
             fact: AttemptFailed | AssistantSaid = AttemptFailed(text, code=code, stream=stream, usage=usage)
         else:

@@ -276,12 +276,16 @@ class Host(metaclass=NoPublicConstructor):
             await agent.wait_childless()  # there are none; from here on it takes nothing more
             if self.registry.hears(AgentClosed):
                 self.registry.emit(AgentClosed(agent), at=scope)
+        owner, doing = Owner(scope.label, scope), "undoing what was registered for it"
         try:
             self.registry.close_scope(scope)
-            if mounted is not None:
-                await mounted.unmount()
         except ExceptionGroup as failures:
-            self.registry.report(Owner(scope.label, scope), "undoing what was registered for it", failures)
+            self.registry.report(owner, doing, failures)
+        if mounted is not None:
+            try:
+                await mounted.unmount()
+            except ExceptionGroup as failures:
+                self.registry.report(owner, doing, failures)
         if agent is None:
             return
         if agent.parent is None:

@@ -7,14 +7,16 @@ not run.
 Rule 3: what is kept in the log is the message and the stream in runs of equal kind; expanding the runs
 gives back every delta.
 Rule 4: the message depends on what was said, not on how it was cut into deltas.
+Rule 5: a chunk refuses a field of a wrong type when it is made, so that an adapter's bug fails its own attempt
+and does not spoil the log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 import attrs
 
-from creche._util import clean_text
+from creche._util import clean_text, is_a, is_none_or, is_one_of, is_text, is_tuple_of, is_whole
 from creche.messages import AssistantMessage, AssistantPart, ReasoningPart, TextPart, ToolCall
 
 from ._failures import model_error
@@ -28,18 +30,18 @@ RunKind = Literal["text", "reasoning", "tool-call"]
 
 
 def _or_empty(text: str | None) -> str:
-    return text or ""
+    return "" if text is None else text
 
 
 def _or_none(text: str | None) -> str | None:
-    return text or None
+    return None if text == "" else text
 
 
 @attrs.frozen
 class TextDelta:
     """More text of the answer."""
 
-    text: str
+    text: str = attrs.field(validator=is_text)
     """The text."""
 
 
@@ -47,9 +49,9 @@ class TextDelta:
 class ReasoningDelta:
     """More of what the model thinks aloud."""
 
-    text: str
+    text: str = attrs.field(validator=is_text)
     """The text."""
-    signature: str | None = attrs.field(default=None, converter=_or_none, kw_only=True)
+    signature: str | None = attrs.field(default=None, converter=_or_none, validator=is_none_or(is_text), kw_only=True)
     """Provider-private state of the reasoning; it ends a stretch of it, what follows is another one."""
 
 
@@ -57,13 +59,13 @@ class ReasoningDelta:
 class ToolCallDelta:
     """More of a tool call. What a delta does not have may be ``None``, as many a wire has it, and is kept empty."""
 
-    index: int
+    index: int = attrs.field(validator=is_whole)
     """Which call of this answer, as the provider numbers them."""
-    id: str = attrs.field(default="", converter=_or_empty, kw_only=True)
+    id: str = attrs.field(default="", converter=_or_empty, validator=is_text, kw_only=True)
     """The call's id, if this delta has it."""
-    name: str = attrs.field(default="", converter=_or_empty, kw_only=True)
+    name: str = attrs.field(default="", converter=_or_empty, validator=is_text, kw_only=True)
     """The tool's name, whole, if this delta has it."""
-    arguments: str = attrs.field(default="", converter=_or_empty, kw_only=True)
+    arguments: str = attrs.field(default="", converter=_or_empty, validator=is_text, kw_only=True)
     """More of the arguments' JSON text."""
 
 
@@ -71,9 +73,9 @@ class ToolCallDelta:
 class Finished:
     """The answer is complete."""
 
-    reason: FinishReason = "stop"
+    reason: FinishReason = attrs.field(default="stop", validator=is_one_of(*get_args(FinishReason)))
     """Why it ended."""
-    usage: Usage = attrs.field(factory=lambda: Usage(1), kw_only=True)
+    usage: Usage = attrs.field(factory=lambda: Usage(1), validator=is_a(Usage), kw_only=True)
     """What the request cost."""
 
 
@@ -87,6 +89,8 @@ Chunk = TextDelta | ReasoningDelta | ToolCallDelta | Finished
 
 
 def _as_pieces(pieces: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(pieces, str):
+        raise TypeError(f"expected a list of texts, not the one text {pieces!r}")
     return tuple(pieces)
 
 
@@ -94,15 +98,15 @@ def _as_pieces(pieces: Iterable[str]) -> tuple[str, ...]:
 class StreamRun:
     """Deltas of one kind in a row, packed."""
 
-    kind: RunKind
+    kind: RunKind = attrs.field(validator=is_one_of(*get_args(RunKind)))
     """Which kind of delta."""
-    pieces: tuple[str, ...] = attrs.field(converter=_as_pieces, kw_only=True)
+    pieces: tuple[str, ...] = attrs.field(converter=_as_pieces, validator=is_tuple_of(str, "texts"), kw_only=True)
     """Their texts, or the pieces of the arguments."""
-    index: int = attrs.field(default=0, kw_only=True)
+    index: int = attrs.field(default=0, validator=is_whole, kw_only=True)
     """Which call, for tool calls."""
-    id: str = attrs.field(default="", kw_only=True)
+    id: str = attrs.field(default="", validator=is_text, kw_only=True)
     """The call's id, carried by the first delta of the run."""
-    name: str = attrs.field(default="", kw_only=True)
+    name: str = attrs.field(default="", validator=is_text, kw_only=True)
     """The tool's name or the reasoning's signature, carried by the first delta of the run."""
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Protocol
 import attrs
 import trio
 
+from creche._util import is_a, is_bool, is_count, is_finite, is_none_or, is_one_of, is_tuple_of, is_whole
 from creche.errors import ConfigError, ModelError, NotRegisteredError
 from creche.scope import Registry, ScopeKey
 
@@ -20,13 +21,13 @@ from ._request import ModelRequest, Settings
 class RetryPolicy:
     """How often and after how long a failed attempt is tried again, inside the open step."""
 
-    retries: int = 5
+    retries: int = attrs.field(default=5, validator=is_count)
     """Attempts after the first."""
-    first_delay: float = attrs.field(default=0.5, kw_only=True)
+    first_delay: float = attrs.field(default=0.5, validator=is_finite, kw_only=True)
     """Seconds before the second attempt; doubled for each further one."""
-    longest_delay: float = attrs.field(default=10.0, kw_only=True)
+    longest_delay: float = attrs.field(default=10.0, validator=is_finite, kw_only=True)
     """Seconds; what the provider asks for is honoured even if it is longer."""
-    jitter: float = attrs.field(default=0.1, kw_only=True)
+    jitter: float = attrs.field(default=0.1, validator=is_finite, kw_only=True)
     """Up to this share of the delay is added at random."""
 
     def delay(self, error: ModelError, attempt: int) -> float | None:
@@ -45,17 +46,23 @@ class RetryPolicy:
 class Capabilities:
     """What a model can do beyond text and tools."""
 
-    images: bool = False
+    images: bool = attrs.field(default=False, validator=is_bool)
     """Whether it sees images."""
-    structured_output: bool = attrs.field(default=False, kw_only=True)
+    structured_output: bool = attrs.field(default=False, validator=is_bool, kw_only=True)
     """Whether an answer can be held to a JSON Schema."""
-    system_prompt_update: Literal["in-history"] | None = attrs.field(default=None, kw_only=True)
+    system_prompt_update: Literal["in-history"] | None = attrs.field(
+        default=None, validator=is_none_or(is_one_of("in-history")), kw_only=True
+    )
     """Whether a changed system prompt may be appended after the cached history."""
-    tool_update: Literal["addition-only", "in-history"] | None = attrs.field(default=None, kw_only=True)
+    tool_update: Literal["addition-only", "in-history"] | None = attrs.field(
+        default=None, validator=is_none_or(is_one_of("addition-only", "in-history")), kw_only=True
+    )
     """Whether the model can be told of tools that come and go."""
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise TypeError(f"give a list of texts, not the one text {names!r}")
     return tuple(names)
 
 
@@ -63,15 +70,17 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
 class PreparedCall:
     """What an adapter says about one call before it is made."""
 
-    settings: Settings
+    settings: Settings = attrs.field(validator=is_a(Settings))
     """The settings with the adapter's defaults filled in."""
-    defaults: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
+    defaults: tuple[str, ...] = attrs.field(
+        default=(), converter=_names, validator=is_tuple_of(str, "texts"), kw_only=True
+    )
     """Names of the options that were filled in."""
-    context_window: int | None = attrs.field(default=None, kw_only=True)
+    context_window: int | None = attrs.field(default=None, validator=is_none_or(is_whole), kw_only=True)
     """Tokens that fit, if known."""
-    capabilities: Capabilities = attrs.field(factory=Capabilities, kw_only=True)
+    capabilities: Capabilities = attrs.field(factory=Capabilities, validator=is_a(Capabilities), kw_only=True)
     """What the model can do."""
-    retry: RetryPolicy = attrs.field(factory=RetryPolicy, kw_only=True)
+    retry: RetryPolicy = attrs.field(factory=RetryPolicy, validator=is_a(RetryPolicy), kw_only=True)
     """How failed attempts are tried again."""
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from creche._util import canonical_json, clean_text
+from creche._util import canonical_json, clean_text, is_a, is_count, is_none_or, is_tuple_of, is_whole
 from creche.messages import Message, SystemMessage, ToolMessage, ToolSchema, UserMessage
 
 SAID_BY_OTHERS = ("user", "agent")
@@ -56,13 +56,13 @@ class ModelOptions:
 
     effort: str | None = attrs.field(default=None, converter=_clean_optional)
     """How hard a reasoning model should think, in the provider's words."""
-    max_tokens: int | None = attrs.field(default=None, converter=_as_int, kw_only=True)
+    max_tokens: int | None = attrs.field(default=None, converter=_as_int, validator=is_none_or(is_whole), kw_only=True)
     """Longest answer, in tokens."""
     temperature: float | None = attrs.field(default=None, converter=_as_float, kw_only=True)
     """Sampling temperature."""
     top_p: float | None = attrs.field(default=None, converter=_as_float, kw_only=True)
     """Nucleus sampling."""
-    seed: int | None = attrs.field(default=None, converter=_as_int, kw_only=True)
+    seed: int | None = attrs.field(default=None, converter=_as_int, validator=is_none_or(is_whole), kw_only=True)
     """Seed for sampling, where the provider has one."""
     stop: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
     """Texts that end the answer."""
@@ -78,7 +78,7 @@ class Settings:
     """Name of the model provider."""
     model: str = attrs.field(converter=clean_text, kw_only=True)
     """Name of the model, in the provider's words."""
-    options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
+    options: ModelOptions = attrs.field(factory=ModelOptions, validator=is_a(ModelOptions), kw_only=True)
     """Sampling and the like."""
 
 
@@ -86,9 +86,11 @@ class Settings:
 class RequestHead:
     """Everything of a request that is not history."""
 
-    settings: Settings
+    settings: Settings = attrs.field(validator=is_a(Settings))
     """Where it goes and how it is to be answered."""
-    tools: tuple[ToolSchema, ...] = attrs.field(default=(), converter=_schemas, kw_only=True)
+    tools: tuple[ToolSchema, ...] = attrs.field(
+        default=(), converter=_schemas, validator=is_tuple_of(ToolSchema), kw_only=True
+    )
     """What the model may call, in prompt order."""
     defaults: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
     """Names of the options that the adapter filled in, so that another route may fill in its own."""
@@ -173,15 +175,15 @@ class ModelRequest:
 class Usage:
     """What requests cost. Usages add up: ``a + b``."""
 
-    requests: int = 0
+    requests: int = attrs.field(default=0, validator=is_count)
     """How many requests, every attempt counted once."""
-    input_tokens: int = attrs.field(default=0, kw_only=True)
+    input_tokens: int = attrs.field(default=0, validator=is_count, kw_only=True)
     """Tokens read, cached ones included."""
-    output_tokens: int = attrs.field(default=0, kw_only=True)
+    output_tokens: int = attrs.field(default=0, validator=is_count, kw_only=True)
     """Tokens written, reasoning included."""
-    cached_tokens: int = attrs.field(default=0, kw_only=True)
+    cached_tokens: int = attrs.field(default=0, validator=is_count, kw_only=True)
     """How many of the tokens read came from the provider's cache."""
-    reasoning_tokens: int = attrs.field(default=0, kw_only=True)
+    reasoning_tokens: int = attrs.field(default=0, validator=is_count, kw_only=True)
     """How many of the tokens written were reasoning."""
 
     @property

@@ -26,6 +26,10 @@ class NamedEntry(Protocol):
     A class of entries is an attrs-frozen class with an ``entry_shape`` of its own. It may have two methods
     more. ``check_registration(registry, scope)`` is called before an entry of it is registered, and
     ``on_registered(registry, registration)`` right after; what either raises refuses the registration.
+
+    A class whose entries take something away from who sees them says ``narrows: ClassVar[bool] = True``. They
+    outlast a crash of their plugin, and the absence of a service that it requires, until it is unmounted. Such
+    a class is anonymous: a name that is kept cannot be taken again by the plugin that comes back.
     """
 
     entry_shape: ClassVar[Literal["named"]]

@@ -4,6 +4,12 @@ Rule 1: a setup that fails, is cancelled, or is taken down while it runs leaves 
 Rule 2: a plugin that requires services is taken down when one that it was set up with leaves, before that
 one is gone, and set up again when all are there. What provides a service outlives the bodies of what used it.
 Rule 3: a body that crashes takes its own plugin down, and nothing else.
+Rule 4: what narrows authority fails closed. A setup is one plugin, so whatever crashes in it, or leaves it, would
+lift what it forbids. An entry whose class says ``narrows: ClassVar[bool] = True`` therefore stands when the plugin
+that had been set up with it crashes or waits for a service. It goes when what was mounted (the outermost plugin)
+is unmounted, when its scope or the host closes, or when whoever registered it takes it back. A plugin that is set
+up again has its new ones first, and loses the old ones as soon as its setup stands: there is no moment without
+one, and none pile up. A setup that fails as it comes back leaves the old ones in place.
 """
 
 import inspect
@@ -130,6 +136,7 @@ class Mounts(metaclass=NoPublicConstructor):
         was_taken_down = not mounted._is("starting")
         if error is None and not was_taken_down:
             mounted._state = "active"
+            self._report_undo(mounted, mounted._replace_kept())
             return
         self._drop(mounted, mounted._state if was_taken_down else "failed")
         await mounted._end_parts()
@@ -175,7 +182,10 @@ class Mounts(metaclass=NoPublicConstructor):
 
     def _drop(self, mounted: Mounted, state: State) -> None:
         """Take one down where nobody is to be told; what cannot be undone is a fault of its owner."""
-        for failure in mounted._take_down(state):
+        self._report_undo(mounted, mounted._take_down(state))
+
+    def _report_undo(self, mounted: Mounted, failures: Iterable[Exception]) -> None:
+        for failure in failures:
             self.registry.report(mounted.owner, f"undoing a registration of plugin {mounted.plugin.name!r}", failure)
 
     def _crashed(self, mounted: Mounted, body: Lifespan, error: Exception) -> None:
@@ -195,6 +205,11 @@ class Mounts(metaclass=NoPublicConstructor):
             mounted._busy = True
             self._nursery.start_soon(self._settle, mounted, name=f"plugin {mounted.plugin.name}")
         else:
+            self._forget(mounted)
+
+    def _forget(self, mounted: Mounted) -> None:
+        """Let go of what came to its end, unless something that narrows is left of it."""
+        if not mounted._kept:
             self._mounted.pop(mounted, None)
 
     async def _settled(self, mounted: Mounted) -> None:
@@ -214,7 +229,7 @@ class Mounts(metaclass=NoPublicConstructor):
                     await trio.lowlevel.checkpoint()
         finally:
             if mounted._is("failed", "unmounted"):
-                self._mounted.pop(mounted, None)
+                self._forget(mounted)
             mounted._rest()
 
     async def _close(self) -> None:

@@ -6,7 +6,8 @@ A setup is a list whose items are entries, plugins, or functions of a registrar.
 Rule 1: taking a plugin down is two things in this order. Its registrations are undone, in one synchronous
 stretch, so nothing reaches it any more; then its async exits run, newest first.
 Rule 2: at any time at most one task works on a mounted plugin, sets it up or ends it. Others change its
-state, cancel the setup under way, and wait for that task. What the task does is in `_mounts.py`.
+state, cancel the setup under way, and wait for that task. What the task does is in `_mounts.py`, and so is why
+what narrows authority is kept (its rule 4).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -66,6 +67,7 @@ class Mounted(metaclass=NoPublicConstructor):
         "_busy",
         "_crash",
         "_idle",
+        "_kept",
         "_mounts",
         "_parts",
         "_state",
@@ -90,6 +92,8 @@ class Mounted(metaclass=NoPublicConstructor):
         self._state: State = "starting"
         # Its bodies and nested plugins, in order of setup, for as long as they need an end.
         self._parts: list[Lifespan | Mounted] = []
+        # What narrows authority, of a setup of it that stood once and does not any more; nested plugins' too.
+        self._kept: list[Registration] = []
         # The services it was set up with.
         self._uses: tuple[Registration | None, ...] = ()
         # Bodies of plugins that used its services; they leave first.
@@ -119,15 +123,38 @@ class Mounted(metaclass=NoPublicConstructor):
         raise_together(failures)
 
     def _take_down(self, state: State) -> list[Exception]:
-        """Undo what it and its nested plugins registered, newest first, and stop a setup under way. Synchronous."""
-        if not self._parts:
+        """Undo what it and its nested plugins registered, newest first, and stop a setup under way. Synchronous.
+
+        What narrows authority is kept, unless it is unmounted. Of a setup that did not come to its end
+        everything is undone, and what is kept of an earlier one stays.
+        """
+        if not self._parts and not self._kept and state == "unmounted":
             self._leave(state)
             return undo_all(self.owner._registrations)
         family = list(self._family())
+        if state == "unmounted":
+            kept: list[Registration] = []
+        elif self._is("active"):
+            kept = [registration for each in family for registration in each._narrowing()]
+        else:
+            kept = self._kept
+        going = {registration for each in family for registration in (*each.owner._registrations, *each._kept)}
         for each in family:
+            each._kept = []
             each._leave(state if each is self else "unmounted")
-        registrations = [registration for each in family for registration in each.owner._registrations]
-        return undo_all(sorted(registrations, key=lambda registration: registration.place))
+        self._kept = kept
+        return undo_all(sorted(going.difference(kept), key=lambda registration: registration.place))
+
+    def _narrowing(self) -> Iterator[Registration]:
+        """Yield what is kept of it alone if its setup ends here."""
+        yield from self._kept
+        if self._is("active"):
+            yield from (each for each in self.owner._registrations if getattr(type(each.entry), "narrows", False))
+
+    def _replace_kept(self) -> list[Exception]:
+        """Undo what is kept of earlier setups, because another one stands. Synchronous; returns the failures."""
+        kept, self._kept = self._kept, []
+        return undo_all(kept)
 
     def _leave(self, state: State) -> None:
         if not self._is("failed", "unmounted"):

@@ -1,12 +1,14 @@
 """What a record can say: one frozen class a kind.
 
-Facts hold what happened and nothing that could be derived from other records.
+Facts hold what happened and nothing that could be derived from other records. Each refuses a field of a wrong type when it is made: a record that
+cannot be written would take the whole journal with it.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 
+from creche._util import is_a, is_bool, is_finite, is_none_or, is_one_of, is_text, is_tuple_of, is_whole
 from creche.messages import AssistantMessage, DeveloperMessage, SystemMessage, ToolMessage, UserMessage
 from creche.models import FinishReason, RequestHead, StreamRun, Usage
 
@@ -25,9 +27,9 @@ class TurnStarted:
 class TurnEnded:
     """A turn is over."""
 
-    reason: TurnReason
+    reason: TurnReason = attrs.field(validator=is_one_of(*get_args(TurnReason)))
     """How."""
-    detail: str = attrs.field(default="", kw_only=True)
+    detail: str = attrs.field(default="", validator=is_text, kw_only=True)
     """The cause of a cancellation, the reason of a refusal, the message of an error."""
 
 
@@ -45,11 +47,11 @@ class StepEnded:
 class MessageAccepted:
     """A message is in the inbox."""
 
-    id: str
+    id: str = attrs.field(validator=is_text)
     """Its delivery."""
-    lane: Lane = attrs.field(kw_only=True)
+    lane: Lane = attrs.field(validator=is_one_of(*get_args(Lane)), kw_only=True)
     """Whether it waits for a turn of its own or joins the next step."""
-    message: UserMessage = attrs.field(kw_only=True)
+    message: UserMessage = attrs.field(validator=is_a(UserMessage), kw_only=True)
     """What it says."""
 
 
@@ -57,7 +59,7 @@ class MessageAccepted:
 class MessagesClaimed:
     """A turn took messages out of the inbox."""
 
-    ids: tuple[str, ...]
+    ids: tuple[str, ...] = attrs.field(validator=is_tuple_of(str, "texts"))
     """Their deliveries, in the order in which the model will see them."""
 
 
@@ -65,9 +67,9 @@ class MessagesClaimed:
 class MessagesDropped:
     """Messages were taken out of the inbox unread."""
 
-    ids: tuple[str, ...]
+    ids: tuple[str, ...] = attrs.field(validator=is_tuple_of(str, "texts"))
     """Their deliveries."""
-    cause: str = attrs.field(kw_only=True)
+    cause: str = attrs.field(validator=is_text, kw_only=True)
     """Why."""
 
 
@@ -75,7 +77,7 @@ class MessagesDropped:
 class SystemSaid:
     """The system prompt stands here. An empty text reserves the place and says nothing."""
 
-    message: SystemMessage
+    message: SystemMessage = attrs.field(validator=is_a(SystemMessage))
     """The prompt."""
 
 
@@ -83,9 +85,9 @@ class SystemSaid:
 class UserSaid:
     """A user-role message joined the history."""
 
-    message: UserMessage
+    message: UserMessage = attrs.field(validator=is_a(UserMessage))
     """What it says, and whose it is."""
-    delivery: str | None = attrs.field(default=None, kw_only=True)
+    delivery: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """The delivery it came with, if it came through the inbox."""
 
 
@@ -93,13 +95,15 @@ class UserSaid:
 class AssistantSaid:
     """The model answered: one record an attempt, its stream embedded."""
 
-    message: AssistantMessage
+    message: AssistantMessage = attrs.field(validator=is_a(AssistantMessage))
     """What it said."""
-    stream: tuple[StreamRun, ...] = attrs.field(default=(), kw_only=True)
+    stream: tuple[StreamRun, ...] = attrs.field(default=(), validator=is_tuple_of(StreamRun), kw_only=True)
     """Every delta, packed; `creche.models.expand_stream` gives them back."""
-    finish: FinishReason | None = attrs.field(default=None, kw_only=True)
+    finish: FinishReason | None = attrs.field(
+        default=None, validator=is_none_or(is_one_of(*get_args(FinishReason))), kw_only=True
+    )
     """Why it ended; ``None`` for an answer that was cut off."""
-    usage: Usage = attrs.field(factory=Usage, kw_only=True)
+    usage: Usage = attrs.field(factory=Usage, validator=is_a(Usage), kw_only=True)
     """What the attempt cost, as far as the provider said."""
 
 
@@ -107,13 +111,13 @@ class AssistantSaid:
 class AttemptFailed:
     """An attempt at a request failed, or was cancelled before anything could be seen."""
 
-    error: str
+    error: str = attrs.field(validator=is_text)
     """What went wrong, a sentence."""
-    code: str = attrs.field(kw_only=True)
+    code: str = attrs.field(validator=is_text, kw_only=True)
     """The kind of failure, see `creche.models.FAILURES`; ``"cancelled"`` for a cancelled one."""
-    stream: tuple[StreamRun, ...] = attrs.field(default=(), kw_only=True)
+    stream: tuple[StreamRun, ...] = attrs.field(default=(), validator=is_tuple_of(StreamRun), kw_only=True)
     """What had come until then."""
-    usage: Usage = attrs.field(factory=lambda: Usage(1), kw_only=True)
+    usage: Usage = attrs.field(factory=lambda: Usage(1), validator=is_a(Usage), kw_only=True)
     """What the attempt cost; the request counts even when its tokens are not known."""
 
 
@@ -121,9 +125,9 @@ class AttemptFailed:
 class RetryPlanned:
     """The attempt will be made again inside the open step."""
 
-    attempt: int
+    attempt: int = attrs.field(validator=is_whole)
     """Number of the attempt that failed, from 1."""
-    delay: float = attrs.field(kw_only=True)
+    delay: float = attrs.field(validator=is_finite, kw_only=True)
     """Seconds until the next."""
 
 
@@ -131,11 +135,11 @@ class RetryPlanned:
 class HeaderWritten:
     """Settings and tools of the requests from here on."""
 
-    head: RequestHead
+    head: RequestHead = attrs.field(validator=is_a(RequestHead))
     """Settings and tools."""
-    reason: HeaderReason = attrs.field(kw_only=True)
+    reason: HeaderReason = attrs.field(validator=is_one_of(*get_args(HeaderReason)), kw_only=True)
     """Why it was written."""
-    starts_series: bool = attrs.field(default=False, kw_only=True)
+    starts_series: bool = attrs.field(default=False, validator=is_bool, kw_only=True)
     """Whether the provider's prefix cache cannot be expected to hold here."""
 
 
@@ -143,13 +147,13 @@ class HeaderWritten:
 class RouteNoted:
     """What was known of the route when it changed. For people; it drives nothing."""
 
-    provider: str
+    provider: str = attrs.field(validator=is_text)
     """Name of the model provider."""
-    model: str = attrs.field(kw_only=True)
+    model: str = attrs.field(validator=is_text, kw_only=True)
     """Name of the model."""
-    context_window: int | None = attrs.field(default=None, kw_only=True)
+    context_window: int | None = attrs.field(default=None, validator=is_none_or(is_whole), kw_only=True)
     """Tokens that fit, if known."""
-    system_prompt_update: str | None = attrs.field(default=None, kw_only=True)
+    system_prompt_update: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """Whether a changed prompt may be appended after the history."""
 
 
@@ -157,9 +161,9 @@ class RouteNoted:
 class ToolsChanged:
     """The model was told in its history which tools came and went."""
 
-    message: DeveloperMessage
+    message: DeveloperMessage = attrs.field(validator=is_a(DeveloperMessage))
     """Their names."""
-    header: int | None = attrs.field(default=None, kw_only=True)
+    header: int | None = attrs.field(default=None, validator=is_none_or(is_whole), kw_only=True)
     """Sequence number of the header with the full declarations, if tools were added."""
 
 
@@ -167,11 +171,11 @@ class ToolsChanged:
 class ToolCalled:
     """A call is about to run. What has no such record never started."""
 
-    call_id: str
+    call_id: str = attrs.field(validator=is_text)
     """Id of the call."""
-    name: str = attrs.field(kw_only=True)
+    name: str = attrs.field(validator=is_text, kw_only=True)
     """Name of the tool."""
-    arguments: str = attrs.field(kw_only=True)
+    arguments: str = attrs.field(validator=is_text, kw_only=True)
     """The arguments as the model wrote them."""
 
 
@@ -179,9 +183,9 @@ class ToolCalled:
 class ToolReturned:
     """A call has its result."""
 
-    message: ToolMessage
+    message: ToolMessage = attrs.field(validator=is_a(ToolMessage))
     """The result as the model sees it."""
-    code: str = attrs.field(default="", kw_only=True)
+    code: str = attrs.field(default="", validator=is_text, kw_only=True)
     """The kind of error, such as ``"invalid-arguments"``; ``""`` for a success."""
 
 
@@ -189,15 +193,15 @@ class ToolReturned:
 class SubagentStarted:
     """A subagent was started. May stand outside a turn: a program can start one."""
 
-    name: str
+    name: str = attrs.field(validator=is_text)
     """The last segment of its path."""
-    session_id: str = attrs.field(kw_only=True)
+    session_id: str = attrs.field(validator=is_text, kw_only=True)
     """Its session, in the same journal."""
-    provider: str = attrs.field(kw_only=True)
+    provider: str = attrs.field(validator=is_text, kw_only=True)
     """Which subagent provider started it."""
-    preset: str | None = attrs.field(default=None, kw_only=True)
+    preset: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """The preset it is composed under instead of its parent's scope."""
-    grants: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    grants: tuple[str, ...] = attrs.field(default=(), validator=is_tuple_of(str, "texts"), kw_only=True)
     """Tools it sees and its parent does not, by grant of the preset."""
 
 
@@ -205,15 +209,15 @@ class SubagentStarted:
 class SubagentEnded:
     """A subagent has settled. One for each that started."""
 
-    session_id: str
+    session_id: str = attrs.field(validator=is_text)
     """Its session."""
-    outcome: Outcome = attrs.field(kw_only=True)
+    outcome: Outcome = attrs.field(validator=is_one_of(*get_args(Outcome)), kw_only=True)
     """How it ended."""
-    text: str = attrs.field(default="", kw_only=True)
+    text: str = attrs.field(default="", validator=is_text, kw_only=True)
     """What it answered, or what it had said until then."""
-    diagnostic: str = attrs.field(default="", kw_only=True)
+    diagnostic: str = attrs.field(default="", validator=is_text, kw_only=True)
     """Why it did not end well, at most 4096 bytes of UTF-8."""
-    usage: Usage = attrs.field(factory=Usage, kw_only=True)
+    usage: Usage = attrs.field(factory=Usage, validator=is_a(Usage), kw_only=True)
     """What it and everything below it cost."""
 
 
@@ -221,9 +225,9 @@ class SubagentEnded:
 class SessionForked:
     """Everything before this record is shared with another session."""
 
-    parent: str
+    parent: str = attrs.field(validator=is_text)
     """Id of that session."""
-    boundary: int = attrs.field(kw_only=True)
+    boundary: int = attrs.field(validator=is_whole, kw_only=True)
     """How many of its records are shared."""
 
 
@@ -253,7 +257,10 @@ Fact = (
 
 @attrs.frozen
 class Record:
-    """One line of a session log."""
+    """One line of a session log.
+
+    The log and the codec make records, of what has been checked; only its ``data`` comes from elsewhere.
+    """
 
     seq: int
     """Its number, from 0 without gaps."""
@@ -275,17 +282,17 @@ class Record:
 class SessionHeader:
     """Identity of a session; never changes."""
 
-    id: str
+    id: str = attrs.field(validator=is_text)
     """Unique over all stores."""
-    path: str = attrs.field(kw_only=True)
+    path: str = attrs.field(validator=is_text, kw_only=True)
     """Path of the agent, such as ``"lead/research-1"``."""
-    created: float = attrs.field(kw_only=True)
+    created: float = attrs.field(validator=is_finite, kw_only=True)
     """Seconds since the epoch."""
-    parent: str | None = attrs.field(default=None, kw_only=True)
+    parent: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """Session of the agent that started this one."""
-    preset: str | None = attrs.field(default=None, kw_only=True)
+    preset: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """The preset the agent was composed under."""
-    cwd: str | None = attrs.field(default=None, kw_only=True)
+    cwd: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """The agent's working directory."""
-    depth: int = attrs.field(default=0, kw_only=True)
+    depth: int = attrs.field(default=0, validator=is_whole, kw_only=True)
     """How many agents are above it."""

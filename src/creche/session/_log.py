@@ -17,7 +17,18 @@ from creche.errors import IllegalRecordError
 from creche.messages import Message, ToolMessage
 from creche.models import Usage
 
-from ._facts import Fact, HeaderWritten, Record, RouteNoted, SessionForked, SessionHeader, ToolReturned, UserSaid
+from ._facts import (
+    AssistantSaid,
+    AttemptFailed,
+    Fact,
+    HeaderWritten,
+    Record,
+    RouteNoted,
+    SessionForked,
+    SessionHeader,
+    ToolReturned,
+    UserSaid,
+)
 from ._order import IN_A_TURN, KINDS, Kind, Phase
 from ._rules import RULES, Rule
 from ._shelf import Shelf, ShelfView
@@ -200,6 +211,7 @@ class SessionLog:
         Raises:
           IllegalRecordError: It cannot stand here, or a listener of records tries to append; the log is
             unchanged.
+          ValueError: The sum of what the session's requests cost would be out of range; the log is unchanged.
         """
         rule, shadowed = self._admit(fact, replace)
         record = self._draft(rule.kind, fact, shadowed, time.time())
@@ -298,20 +310,26 @@ class SessionLog:
         )
 
     def _enter(self, rule: Rule, record: Record, shadowed: tuple[Record, ...]) -> None:
-        kind = rule.kind
+        kind, data = rule.kind, record.data
+        # Whatever could raise is worked out before anything changes.
+        usage = self.usage
+        if not shadowed and (type(data) is AssistantSaid or type(data) is AttemptFailed):
+            usage = usage + data.usage
+        snapshot = self._snapshot
+        if shadowed or type(data) is UserSaid:
+            snapshot = snapshot.after(record)
         self._records._own.append(record)
+        self._snapshot, self.usage = snapshot, usage
         if kind.surface:
             if shadowed:
                 self._surface.replace(record, shadowed)
             else:
                 self._surface.append(record)
-            if shadowed or type(record.data) is UserSaid:
-                self._snapshot = self._snapshot.after(record)
         if shadowed:
             # It stands for what it replaced, in an earlier step as like as not, and says nothing about this one.
             return
         if rule.follow is not None:
-            rule.follow(self, record, record.data)
+            rule.follow(self, record, data)
         if kind.then is not None:
             self._phase = kind.then
 

@@ -1,6 +1,6 @@
 """What holds for one kind of record beyond its place in the table of `_order.py`, and what the log notes of it.
 
-Rule 1: a check refuses before anything has changed; a follow-up cannot fail.
+Rule 1: a check refuses before anything has changed; a follow-up cannot fail: it only notes what is checked.
 Rule 2: neither is asked about a record that takes the place of others, which has rules of its own
 (`_surface.py`): it stands for what it replaced, in an earlier step as like as not.
 """
@@ -15,7 +15,6 @@ from creche.messages import ToolCall
 
 from ._facts import (
     AssistantSaid,
-    AttemptFailed,
     HeaderWritten,
     Record,
     RouteNoted,
@@ -100,12 +99,7 @@ def _step_started(log: "SessionLog", record: Record, fact: StepStarted) -> None:
 
 
 def _answered(log: "SessionLog", record: Record, fact: AssistantSaid) -> None:
-    log.usage += fact.usage
     log._pending = dict.fromkeys(_call_ids(fact), False)
-
-
-def _attempt_failed(log: "SessionLog", record: Record, fact: AttemptFailed) -> None:
-    log.usage += fact.usage
 
 
 def _called(log: "SessionLog", record: Record, fact: ToolCalled) -> None:
@@ -129,7 +123,6 @@ _FOLLOW_UPS: Mapping[type, Callable[["SessionLog", Record, Any], None]] = {
     TurnEnded: _turn_ended,
     StepStarted: _step_started,
     AssistantSaid: _answered,
-    AttemptFailed: _attempt_failed,
     ToolCalled: _called,
     ToolReturned: _returned,
     HeaderWritten: _header_written,

@@ -73,10 +73,10 @@ class Surface:
 
     def append(self, record: Record) -> None:
         """Put a record at the end."""
+        message = derive_message(record)
         self._nodes._own.append(record)
         if isinstance(record.data, SystemSaid):
             self.system_nodes = (*self.system_nodes, record)
-        message = derive_message(record)
         if message is not None:
             self._messages._own.append(message)
 

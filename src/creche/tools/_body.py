@@ -3,7 +3,8 @@
 Rule 1: an async body runs in the caller's task. A sync one runs in a thread of the host's limiter, and is
 waited for, also under cancellation; unless its tool says that it may be abandoned, or that it is quick enough
 for the loop.
-Rule 2: no body begins after the call was cancelled, and `ToolContext.began` says whether it has begun.
+Rule 2: no body begins after the call was cancelled, nor when the caller does not see the tool any more, which is
+looked at last of all, after the wait for a thread. `ToolContext.began` says whether it has begun.
 Rule 3: what a body raises is its outcome. Cancellation alone passes through, and what ends the program.
 """
 
@@ -23,11 +24,12 @@ from creche.errors import (
     ToolRetry,
 )
 from creche.messages import ImagePart, Part, TextPart
-from creche.scope import Owner, ScopeKey
+from creche.scope import Owner, Registry, ScopeKey
 
 from ._result import result_text
 from ._stages import Execution, ToolOutcome, failure
 from ._tool import ToolContext, ToolThreads
+from ._visible import lost_sight
 
 MOST_CAUSES = 10
 """How many errors of one group are told to the model."""
@@ -35,13 +37,16 @@ MOST_CAUSES = 10
 logger = logging.getLogger("creche")
 
 
-async def run_body(execution: Execution, arguments: Mapping[str, object], scope: ScopeKey | None) -> ToolOutcome:
-    """Run the body of a call.
+async def run_body(
+    registry: Registry, scope: ScopeKey | None, execution: Execution, arguments: Mapping[str, object]
+) -> ToolOutcome:
+    """Run the body of a call, if the tool is still visible when it could begin.
 
     Args:
+      registry: The shared registry.
+      scope: Where the tool has to be visible, where threads are looked for, and where an abandoned one is reported.
       execution: The call.
       arguments: The body's keyword arguments.
-      scope: Where threads are looked for, and where an abandoned one is reported.
     """
     tool, context = execution.tool, execution.context
     if tool.context_parameter is not None:
@@ -49,13 +54,15 @@ async def run_body(execution: Execution, arguments: Mapping[str, object], scope:
     try:
         await trio.lowlevel.checkpoint_if_cancelled()
         if tool.waits or tool.inline:
-            context.began = True
+            _begin(registry, scope, execution)
             value = tool.run(**arguments)
         else:
-            value = await _in_thread(execution, partial(tool.run, **arguments), scope)
+            value = await _in_thread(registry, scope, execution, partial(tool.run, **arguments))
         if isinstance(value, Awaitable):
             value = await cast("Awaitable[object]", value)
         return outcome_of(value)
+    except _Refused as refused:
+        return failure("unknown-tool", str(refused))
     except Exception as error:
         if not isinstance(error, CrecheError):  # the model is told a sentence; who wrote the tool wants the traceback
             who = caller_of(context, scope).name
@@ -69,13 +76,28 @@ async def run_body(execution: Execution, arguments: Mapping[str, object], scope:
         raise cancelled from None
 
 
-async def _in_thread(execution: Execution, body: Callable[[], object], scope: ScopeKey | None) -> object:
+class _Refused(Exception):  # noqa: N818 - a signal within this module
+    """The body does not begin; the text tells the model why."""
+
+
+def _begin(registry: Registry, scope: ScopeKey | None, execution: Execution) -> None:
+    """Look once more whether the tool is visible, and note that its body begins."""
+    # It may have waited for a wrapper, for the call's turn, or for a thread, and the view changed.
+    gone = lost_sight(registry, scope, execution.tool)
+    if gone is not None:
+        raise _Refused(gone)
+    execution.context.began = True
+
+
+async def _in_thread(
+    registry: Registry, scope: ScopeKey | None, execution: Execution, body: Callable[[], object]
+) -> object:
     tool, context = execution.tool, execution.context
     try:
-        limiter = context.registry.find(ToolThreads, scope).limiter
+        limiter = registry.find(ToolThreads, scope).limiter
     except NotRegisteredError:
         limiter = trio.to_thread.current_default_thread_limiter()
-    entrance = _Entrance(limiter, context)
+    entrance = _Entrance(limiter, partial(_begin, registry, scope, execution))
     try:
         [value] = await trio.to_thread.run_sync(
             _boxed,
@@ -88,7 +110,7 @@ async def _in_thread(execution: Execution, body: Callable[[], object], scope: Sc
         if tool.abandon and entrance.passed:
             context.abandoned = True
             what = f"waiting for the thread of tool {tool.name!r} (call {context.call_id!r}), which was left behind"
-            context.registry.report(caller_of(context, scope), what, None)
+            registry.report(caller_of(context, scope), what, None)
         raise
     return value
 
@@ -100,15 +122,20 @@ def _boxed(body: Callable[[], object]) -> tuple[object]:
 
 @attrs.define(eq=False)
 class _Entrance:
-    """The limiter that trio asks just before it starts a thread; it notes that the body begins."""
+    """The limiter that trio asks just before it starts a thread. The body begins here: nothing waits in between."""
 
     limiter: trio.CapacityLimiter
-    context: ToolContext
+    begin: Callable[[], None]
     passed: bool = False
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         await self.limiter.acquire_on_behalf_of(borrower)
-        self.passed = self.context.began = True
+        try:
+            self.begin()
+        except BaseException:
+            self.limiter.release_on_behalf_of(borrower)  # trio does it only for what was acquired
+            raise
+        self.passed = True
 
     def release_on_behalf_of(self, borrower: object) -> None:
         self.limiter.release_on_behalf_of(borrower)

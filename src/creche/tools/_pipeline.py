@@ -6,7 +6,7 @@ In order: look-up in the view of a scope, arguments, `PreExecute`, guards, `Exec
 Rule 1: whatever goes wrong becomes the outcome of this call and of no other. Cancellation alone passes
 through, and what ends the program.
 Rule 2: the tool that runs is one that the scope sees at the moment when its body begins, whatever a wrapper
-passes inwards and however long it waits.
+passes inwards and however long it waits, or the call waits for a thread; `_body.py` looks.
 Rule 3: the arguments that a body gets were checked, by its own types, and seen by every guard.
 """
 
@@ -164,12 +164,7 @@ class _Passage:
                 f"a wrapper around {Execute.wire_name} passed another execution inwards; "
                 f"arguments are changed around {PreExecute.wire_name}"
             )
-        tools = self.registry.read(VISIBLE, self.scope).tools
-        if tools.get(execution.tool.name) is not execution.tool:
-            # It waited, for a wrapper or for the call's turn, and the view changed.
-            gone = f"tool {execution.tool.name!r} was taken away or replaced before the call began."
-            return failure("unknown-tool", f"{gone} Visible: {', '.join(sorted(tools)) or '(none)'}")
-        return await run_body(execution, self.bound, self.scope)
+        return await run_body(self.registry, self.scope, execution, self.bound)
 
 
 _PROCEED = Proceed()

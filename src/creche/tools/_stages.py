@@ -129,4 +129,8 @@ class Guard:
     check: Callable[[Execution], str | None]
     """Contract: synchronous; returns the reason to refuse, a sentence for the model, or ``None``. One that raises
     or returns anything else refuses, and is a `Fault` at its owner. Called once a call that nobody denied."""
+    lets_through: Callable[[str], bool] | None = attrs.field(default=None, kw_only=True)
+    """Tells by the name of a tool alone whether it refuses, if it goes by names alone. What it refuses of a parent, a
+    child under a preset may not call either without a grant."""
     entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
+    narrows: ClassVar[bool] = True

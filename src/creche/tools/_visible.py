@@ -31,6 +31,7 @@ class Restriction:
     deny: frozenset[str] = attrs.field(kw_only=True)
     """Inherited tools that are hidden."""
     entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
+    narrows: ClassVar[bool] = True
 
     def lets_through(self, name: str) -> bool:
         """Tell whether a tool of this name stays visible."""
@@ -169,6 +170,15 @@ VISIBLE: Derivation[VisibleTools] = Derivation((Tool, Restriction), derive=_deri
 def visible(registry: Registry, scope: ScopeKey | None) -> Mapping[str, Tool]:
     """Return the tools a scope sees, by name; ``None`` is the global tools."""
     return registry.read(VISIBLE, scope).tools
+
+
+def lost_sight(registry: Registry, scope: ScopeKey | None, tool: Tool) -> str | None:
+    """Return a sentence for the model if a scope does not see a tool any more; ``None`` if it does."""
+    tools = visible(registry, scope)
+    if tools.get(tool.name) is tool:
+        return None
+    gone = f"tool {tool.name!r} was taken away or replaced before the call began."
+    return f"{gone} Visible: {', '.join(sorted(tools)) or '(none)'}"
 
 
 def native_provider(registry: Registry) -> ToolProvider:
