@@ -64,22 +64,42 @@ def test_ctrl_c_at_any_record_ends_everything_and_leaves_the_logs_whole(kind, pa
         check_log(log)
 
 
-def test_ctrl_c_interrupts_the_body_of_a_tool_that_does_not_end():
-    """Rule: what a user wrote can be interrupted where it is."""
-    logs = []
-
+def stuck_in_the_loop(late):
     @tool(inline=True)
     def stuck() -> None:
         """Never end."""
         signal.raise_signal(signal.SIGINT)
-        raise AssertionError("the interrupt came late")
+        late.append("the interrupt came late")
+
+    return stuck
+
+
+def stuck_in_a_task(late):
+    @tool
+    async def stuck() -> None:
+        """Never end."""
+        await trio.lowlevel.checkpoint()
+        signal.raise_signal(signal.SIGINT)
+        late.append("the interrupt came late")
+
+    return stuck
+
+
+@pytest.mark.parametrize("make", [stuck_in_the_loop, stuck_in_a_task])
+def test_ctrl_c_interrupts_the_body_of_a_tool_where_it_is(make):
+    """Rule: what a user wrote can be interrupted anywhere, or one that does not end could not be stopped."""
+    logs, late = [], []
 
     async def main():
         model = FunctionModel(lambda request: [call("stuck")])
-        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[stuck])) as lead:
+        async with (
+            open_host(model=model) as host,
+            host.open_agent(AgentSpec("lead", tools=[make(late)])) as lead,
+        ):
             logs.append(lead.session)
             await lead.ask("Go.")
 
     with pytest.raises(KeyboardInterrupt):
         trio.run(main)
     check_log(logs[0])
+    assert not late

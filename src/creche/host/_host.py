@@ -268,6 +268,7 @@ class Host(metaclass=NoPublicConstructor):
         if self.registry.hears(AgentOpened):
             self.registry.emit(AgentOpened(agent), at=agent.scope)
 
+    @trio.lowlevel.enable_ki_protection
     async def _take_down(self, life: Life, scope: ScopeKey, mounted: Mounted | None) -> None:
         """End an agent, or what there is of one. Called in a shield."""
         agent = life.agent

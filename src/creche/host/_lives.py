@@ -59,6 +59,7 @@ class Life:
         assert self._above is not None, "the topmost does not begin under anything"
         self._above.check_open(self._path)
 
+    @trio.lowlevel.enable_ki_protection
     async def end_below(self) -> None:
         """Take nothing more, cancel what is below, and wait for it. Called in a shield."""
         self._ends = True

@@ -28,7 +28,7 @@ from creche.scope import Owner, Registry, ScopeKey
 
 from ._result import result_text
 from ._stages import Execution, ToolOutcome, failure
-from ._tool import ToolContext, ToolThreads
+from ._tool import Tool, ToolContext, ToolThreads
 from ._visible import lost_sight
 
 MOST_CAUSES = 10
@@ -55,11 +55,11 @@ async def run_body(
         await trio.lowlevel.checkpoint_if_cancelled()
         if tool.waits or tool.inline:
             _begin(registry, scope, execution)
-            value = tool.run(**arguments)
+            value = _run_interruptible(tool, arguments)
         else:
             value = await _in_thread(registry, scope, execution, partial(tool.run, **arguments))
         if isinstance(value, Awaitable):
-            value = await cast("Awaitable[object]", value)
+            value = await _wait_interruptible(cast("Awaitable[object]", value))
         return outcome_of(value)
     except _Refused as refused:
         return failure("unknown-tool", str(refused))
@@ -74,6 +74,17 @@ async def run_body(
             raise
         logger.info("tool %r was cancelled and raised", tool.name, exc_info=group)
         raise cancelled from None
+
+
+# The loop's own code is not interrupted by Ctrl-C where it stands; what a user wrote is.
+@trio.lowlevel.disable_ki_protection
+def _run_interruptible(tool: Tool, arguments: Mapping[str, object]) -> object:
+    return tool.run(**arguments)
+
+
+@trio.lowlevel.disable_ki_protection
+async def _wait_interruptible(value: Awaitable[object]) -> object:
+    return await value
 
 
 class _Refused(Exception):  # noqa: N818 - a signal within this module
