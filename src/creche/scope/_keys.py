@@ -122,7 +122,7 @@ def _link(key: ScopeKey, parent: ScopeKey | None) -> None:
             f"scope {key.label!r} cannot be bound under {parent.label!r}: "
             f"{'that is the scope itself' if parent is key else 'that one is below it'}"
         )
-    if key._is_parent or key._chain is not None:
+    if key._is_parent or key._closed or key._chain is not None:
         links.moved += 1
     key._chain = None
     key._parent = parent

@@ -271,6 +271,7 @@ class Registry:
           ExceptionGroup: Some undo failed; all the others were undone all the same.
         """
         scope._closed = True
+        scope._chain = None  # it holds the key itself, and is made again if anybody still asks
         layer = self._layers.layer(scope)
         if layer is not None:
             standing = [each for table in layer.tables.values() for each in table]
