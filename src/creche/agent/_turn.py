@@ -58,6 +58,10 @@ NO_USAGE = Usage()
 _NOTHING_SAID = AssistantMessage(())
 
 
+# They say nothing but what they are, so one value serves all records.
+_TURN_STARTED, _STEP_STARTED, _STEP_ENDED = TurnStarted(), StepStarted(), StepEnded()
+
+
 @attrs.define(eq=False)
 class Turn:
     """What is known of the open turn."""
@@ -139,7 +143,7 @@ async def run_turn(agent: "Agent") -> None:
     token = turns_above.set((*[each for each in turns_above.get() if not each.is_over], turn))
     ending: Ending | None = None
     try:
-        agent.session.append(TurnStarted())
+        agent.session.append(_TURN_STARTED)
         with turn.cancel_scope:
             await _run_steps(agent, turn)
             # A cancellation that no checkpoint has noticed is one all the same.
@@ -232,11 +236,11 @@ async def _run_steps(agent: "Agent", turn: Turn) -> None:
         plan = await _plan_step(agent, turn, step)
         if step == 1 and not plan.messages:
             return
-        agent.session.append(StepStarted())
+        agent.session.append(_STEP_STARTED)
         try:
             goes_on = await run_step(agent, turn, plan)
         finally:
-            agent.session.append(StepEnded())
+            agent.session.append(_STEP_ENDED)
         if not goes_on and not agent._inbox.next_step:
             await agent.registry.around(TurnStopping(agent, turn=turn.number), at=agent.scope, innermost=_stop)
             if not agent._inbox.next_step:

@@ -145,6 +145,8 @@ class _Sections:
     """The effective sections, in order, and those of them that claim to be the whole prompt."""
 
     texts: tuple[_Text, ...]
+    pieces: tuple[Piece, ...] | None
+    """All their pieces, if all of the texts are fixed."""
     complete: tuple[Origin, ...]
 
 
@@ -173,7 +175,9 @@ def _effective(levels: Iterable[Level], kind: type[N]) -> list[tuple[N, Registra
 
 def _derive_sections(levels: tuple[Level, ...]) -> _Sections:
     texts = _sorted([by.once(_text) for _, by in _effective(levels, Section)])
-    return _Sections(texts, tuple([text.origin for text in texts if text.origin.complete]))
+    fixed = tuple([text.piece for text in texts if text.piece is not None])
+    pieces = fixed if len(fixed) == len(texts) else None
+    return _Sections(texts, pieces, tuple([text.origin for text in texts if text.origin.complete]))
 
 
 def _derive_contexts(levels: tuple[Level, ...]) -> tuple[_Text, ...]:
@@ -252,7 +256,7 @@ async def assemble(registry: Registry, context: AssembleContext) -> PromptAssemb
         raise PromptError(
             f"only one section can be the complete prompt, not {' and '.join(map(str, sections.complete))}"
         )
-    pieces = _pieces(sections.texts, context)
+    pieces = sections.pieces if sections.pieces is not None else _pieces(sections.texts, context)
     left_out = tuple([text.origin.name for text in contexts]) if suppressed else ()
     assembly = PromptAssembly(
         pieces,

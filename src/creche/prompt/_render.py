@@ -32,7 +32,18 @@ def render_prompt(assembly: PromptAssembly) -> str:
     """
     variables = assembly.variables
     values = _values(variables)
-    return _SEPARATOR.join([text for piece in assembly.sections if (text := _fill(piece, values, variables))])
+    return _SEPARATOR.join(
+        [
+            text
+            for piece in assembly.sections
+            # Most sections have no reference and are ASCII: there are many, and a call for each is half the work.
+            if (
+                text := piece.text
+                if "{{" not in piece.text and piece.text.isascii()
+                else _fill(piece, values, variables)
+            )
+        ]
+    )
 
 
 def render_context_sections(assembly: PromptAssembly) -> tuple[Piece, ...]:
