@@ -1,7 +1,8 @@
 """creche: many AI agents in one program, built on trio.
 
 The everyday names; each room has the rest: `creche.scope`, `creche.prompt`, `creche.session`,
-`creche.models`, `creche.tools`, `creche.agent`, `creche.subagents`, `creche.presets`, `creche.testing`.
+`creche.models`, `creche.tools`, `creche.agent`, `creche.subagents`, `creche.presets`, `creche.host`, `creche.messages`,
+`creche.errors`, `creche.plugins`, `creche.testing`.
 """
 
 from creche.agent import Agent as Agent, AgentSpec as AgentSpec, Budget as Budget, Reply as Reply

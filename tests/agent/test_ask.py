@@ -74,7 +74,7 @@ async def test_a_reply_can_be_awaited_by_several_tasks_and_again(lead):
             nursery.start_soon(wait)
         with trio.testing.assert_checkpoints():
             texts.append((await delivery.reply()).text)
-        texts.append(delivery.peek().text)
+        texts.append(delivery.reply_nowait().text)
         assert texts == ["HELLO"] * 4
 
 
@@ -82,7 +82,7 @@ async def test_what_is_not_answered_yet_cannot_be_peeked_at(lead):
     async with lead(echo) as opened:
         delivery = opened.agent.send("hello")
         with pytest.raises(AgentError) as caught:
-            delivery.peek()
+            delivery.reply_nowait()
         assert str(caught.value) == "the message is not answered yet; await its reply()"
 
 

@@ -497,7 +497,7 @@ def test_the_block_of_an_agent_can_be_cancelled_at_every_step(slow_store, round_
                 assert work.store.durable == work.store.noted
                 ended = [record.data.reason for record in agent.session.records("turn/end")]
                 try:
-                    told = delivery.peek().text
+                    told = delivery.reply_nowait().text
                 except TurnCancelled as error:
                     told = error.cause
                 except AgentClosedError:

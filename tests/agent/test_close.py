@@ -48,7 +48,7 @@ async def test_a_turn_is_not_begun_when_the_block_ends_in_the_same_tick(lead, ki
     async with lead(hello) as opened:
         delivery = opened.agent.send("hello")
     with pytest.raises(AgentClosedError):
-        delivery.peek()
+        delivery.reply_nowait()
     assert kinds(opened.agent.session) == ["inbox/accepted", "inbox/dropped"]
 
 
@@ -73,7 +73,7 @@ async def test_subagents_end_before_their_agent_and_say_why(lead, ends):
         assert child.is_closed
         assert ends(child.session) == [("cancelled", "parent")]
         with pytest.raises(AgentClosedError):
-            delivery.peek()
+            delivery.reply_nowait()
         nursery.cancel_scope.cancel()
     (child,) = [each for each in opened.agents if each.path == "lead/child"]
     assert ends(child.session) == [("cancelled", "parent")]
@@ -156,7 +156,7 @@ async def test_several_tasks_can_wait_for_the_end_of_an_agent(lead, gate):
             nursery.start_soon(agent.aclose)
             nursery.start_soon(agent.aclose)
         with pytest.raises(TurnCancelled, match=r"^turn 1 of agent 'other' was cancelled \(closed\)$"):
-            delivery.peek()
+            delivery.reply_nowait()
 
 
 async def test_an_agent_with_a_block_ends_with_that(lead):
@@ -198,7 +198,7 @@ async def test_wait_idle_waits_for_the_turns_of_all_that_was_sent(lead, gate):
             await gate.reached.wait()
             await trio.testing.wait_all_tasks_blocked()
             gate.opened.set()
-        assert [delivery.peek().turn for delivery in deliveries] == [1, 2]
+        assert [delivery.reply_nowait().turn for delivery in deliveries] == [1, 2]
 
 
 async def test_wait_idle_ends_when_the_work_is_cancelled_dropped_or_the_agent_closed(lead, gate):
@@ -311,7 +311,7 @@ async def test_a_message_to_a_subagent_is_read_or_refused_and_never_lost(lead, a
         (child,) = opened.agent.children
         await nag(child)
     assert read == ["go", *[f"message {number}" for number in range(len(told))]]
-    assert [delivery.peek().text for delivery in told] == ["reported"] * len(told)
+    assert [delivery.reply_nowait().text for delivery in told] == ["reported"] * len(told)
     assert len(told) > 3
 
 

@@ -210,7 +210,7 @@ async def test_and_also_when_the_whole_agent_is_cancelled(lead, ends):
         delivery = opened.agent.send("hello")
         await started.wait()
     with pytest.raises(InternalError):
-        delivery.peek()
+        delivery.reply_nowait()
     assert ends(opened.agent.session) == [("error", "turn 1 of agent 'lead' hit a bug: ValueError('mine')")]
 
 
@@ -411,7 +411,7 @@ async def test_an_error_of_the_users_block_comes_out_as_itself_while_a_turn_is_o
         await fail_in_the_block()
     assert type(caught.value) is ValueError
     with pytest.raises(TurnCancelled, match=r"^turn 1 of agent 'lead' was cancelled \(closed\)$"):
-        delivery.peek()
+        delivery.reply_nowait()
     check_log(opened.agent.session)
 
 

@@ -21,6 +21,14 @@ def answer(request):
     return [say(request.last_tool_text)] if request.last_tool_text else [call("add", a=1, b=2)]
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_arrive():
+    """A process that a shell started in the background ignores SIGINT, and so would these tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 KINDS = [
     "inbox/accepted",
     "turn/start",
@@ -91,7 +99,7 @@ def test_ctrl_c_interrupts_the_body_of_a_tool_where_it_is(make):
     logs, late = [], []
 
     async def main():
-        model = FunctionModel(lambda request: [call("stuck")])
+        model = FunctionModel(lambda request: [say("done")] if request.last_tool_text else [call("stuck")])
         async with (
             open_host(model=model) as host,
             host.open_agent(AgentSpec("lead", tools=[make(late)])) as lead,

@@ -153,6 +153,8 @@ def test_ctrl_c_stops_everything_and_says_where_the_log_is(tmp_path: Path) -> No
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "CRECHE_STATE": os.fspath(tmp_path / "state")},
+        # Where these tests run in the background of a shell, SIGINT is ignored, and a child would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - it starts no thread
     )
     assert process.stderr is not None
     first = process.stderr.readline()

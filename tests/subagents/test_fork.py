@@ -251,7 +251,7 @@ async def test_a_fork_of_a_fork_has_both_histories(checked_host):
         ) as middle:
             delivery = middle.send("second")
             await middle.run_until_read()
-            assert delivery.peek().text == "heard 2"
+            assert delivery.reply_nowait().text == "heard 2"
         assert (await fork(lead, "T")).text == "heard 2"
 
 

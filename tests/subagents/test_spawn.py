@@ -605,7 +605,7 @@ async def test_a_model_of_its_own_or_of_its_preset_comes_before_the_parents(chec
             async with lead.composer.compose(spec, parent=lead) as child:
                 delivery = child.send("A task.")
                 await child.run_until_read()
-                assert delivery.peek().text == "function:function None 7"
+                assert delivery.reply_nowait().text == "function:function None 7"
             before = len(lead.session)
             for model, error in (("slow:x", NotRegisteredError), ("fast", ConfigError)):
                 with pytest.raises(error):

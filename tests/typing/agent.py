@@ -72,7 +72,7 @@ async def read(agent: Agent) -> None:
 
 async def wait(delivery: Delivery) -> None:
     assert_type(await delivery.reply(), Reply)
-    assert_type(delivery.peek(), Reply)
+    assert_type(delivery.reply_nowait(), Reply)
     assert_type(delivery.lane, Lane)
     assert_type(delivery.result, outcome.Outcome[Reply] | None)
 

@@ -21,7 +21,7 @@ from ._events import (
 from ._inbox import Delivery as Delivery, Said as Said
 from ._spec import AgentSpec as AgentSpec, Reply as Reply, expand_setup as expand_setup
 from ._stream import ReplyStream as ReplyStream, StreamRestarted as StreamRestarted
-from ._turn import run_turn as run_turn
+from ._turn import make_durable as make_durable, run_turn as run_turn
 from ._watch import Watch as Watch
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Watch",
     "expand_setup",
     "forget_turns",
+    "make_durable",
     "run_turn",
 ]
 

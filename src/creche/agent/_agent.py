@@ -187,7 +187,7 @@ class Agent(metaclass=NoPublicConstructor):
             raise UnsupportedCapabilityError("ask(output=...) is not offered by this version of creche; ask for text")
         async with Asking(self, message) as delivery:
             await delivery._wait()
-        return delivery.peek()
+        return delivery.reply_nowait()
 
     @asynccontextmanager
     async def stream(self, message: Said) -> AsyncIterator[ReplyStream]:

@@ -5,7 +5,6 @@ subagents, and whatever these start. While such a task waits for an agent's repl
 a circle can be seen, and is an error instead of a deadlock.
 """
 
-import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,7 @@ class Asking:
                 self._agent._drop([delivery], "withdrawn")
             elif delivery.result is None:
                 self._agent._cancel_turn("user")
-                with trio.CancelScope(shield=True, deadline=math.inf):
+                with trio.CancelScope(shield=True):
                     await delivery._wait()
         finally:
             end_wait(self._agent, self._turns)

@@ -68,9 +68,9 @@ class Delivery(metaclass=NoPublicConstructor):
             await self._wait()
         finally:
             end_wait(self._agent, turns)
-        return self.peek()
+        return self.reply_nowait()
 
-    def peek(self) -> Reply:
+    def reply_nowait(self) -> Reply:
         """Return the reply of a settled message, or raise its error.
 
         Raises:

@@ -51,7 +51,7 @@ class ReplyStream(metaclass=NoPublicConstructor):
         """
         if self._delivery.result is None:
             raise AgentError("the reply is there when the stream has ended: iterate over it first")
-        return self._delivery.peek()
+        return self._delivery.reply_nowait()
 
     def __aiter__(self) -> "ReplyStream":
         return self
@@ -61,5 +61,5 @@ class ReplyStream(metaclass=NoPublicConstructor):
             return await self._receive.receive()
         except trio.EndOfChannel:
             pass  # the turn has settled
-        self._delivery.peek()
+        self._delivery.reply_nowait()
         raise StopAsyncIteration

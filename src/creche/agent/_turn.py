@@ -14,7 +14,6 @@ to the log. The order within a turn::
     turn/end
 """
 
-import math
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -159,9 +158,7 @@ async def run_turn(agent: "Agent") -> None:
     finally:
         turns_above.reset(token)
         _close(agent, turn, ending or _cancelled(agent, turn))
-        if not isinstance(agent.journal, MemoryJournal):
-            with trio.CancelScope(shield=True, deadline=math.inf):  # what is inside has a deadline
-                await _flush(agent)
+        await make_durable(agent)  # noqa: ASYNC102 - it is shielded inside, with a deadline
 
 
 def _completed(turn: Turn) -> Ending:
@@ -219,13 +216,20 @@ def _close(agent: "Agent", turn: Turn, ending: Ending) -> None:
         agent._tell_change()
 
 
-async def _flush(agent: "Agent") -> None:
+async def make_durable(agent: "Agent") -> None:
+    """Make durable what closes a turn or an agent, also while everything else is being cancelled.
+
+    It raises nothing: what is over is over. A `Fault` at the agent's scope says when it did not succeed.
+    """
+    if isinstance(agent.journal, MemoryJournal) or not len(agent.session):
+        return
     failure: Exception | None = None
-    try:
-        if await flush_closing(agent.journal):
-            return
-    except Exception as error:  # noqa: BLE001 - reported below; the turn is over and settled
-        failure = error
+    with trio.CancelScope(shield=True):  # what is inside has a deadline
+        try:
+            if await flush_closing(agent.journal):
+                return
+        except Exception as error:  # noqa: BLE001 - reported below, whatever the store raises
+            failure = error
     agent.registry.report(Owner(agent.path, agent.scope), "making its closing records durable", failure)
 
 

@@ -7,7 +7,6 @@ Rule 2: an agent goes in this order. Its children; what is registered at its sco
 setup; what nobody has read, its log and its name.
 """
 
-import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -18,7 +17,7 @@ import attrs
 import trio
 
 from creche._util import NoPublicConstructor, as_all, as_one, final, open_hidden_nursery
-from creche.agent import Agent, AgentSpec, Budget, expand_setup, forget_turns
+from creche.agent import Agent, AgentSpec, Budget, expand_setup, forget_turns, make_durable
 from creche.errors import AgentClosedError, UnsupportedCapabilityError
 from creche.models import Model
 from creche.presets import (
@@ -43,7 +42,7 @@ from creche.scope import (
     make_registrar,
     open_mounts,
 )
-from creche.session import JsonlStore, MemoryJournal, MemoryStore, SessionLog, SessionStore, flush_closing
+from creche.session import JsonlStore, MemoryStore, SessionLog, SessionStore
 
 from ._furnish import furnish
 from ._lives import Life
@@ -251,7 +250,7 @@ class Host(metaclass=NoPublicConstructor):
                 self._publish(life, agent)
                 yield agent
             finally:
-                with trio.CancelScope(shield=True, deadline=math.inf):  # it takes what the agent's exits take
+                with trio.CancelScope(shield=True):  # it takes what the agent's exits take
                     await self._take_down(life, scope, mounted)
 
     async def _set_up(self, spec: AgentSpec, scope: ScopeKey) -> Mounted | None:
@@ -290,7 +289,7 @@ class Host(metaclass=NoPublicConstructor):
         if agent is None:
             return
         if agent.parent is None:
-            await self._flush(agent)
+            await make_durable(agent)
         # One synchronous stretch, so whoever waits for the end of the agent finds its name free.
         known = len(agent.session)
         life.end()
@@ -299,19 +298,7 @@ class Host(metaclass=NoPublicConstructor):
         if agent.parent is not None:
             agent.parent.remove_child(agent, agent.usage)
         elif len(agent.session) > known:
-            await self._flush(agent)  # what nobody has read
-
-    async def _flush(self, agent: Agent) -> None:
-        """Make durable what came after the last turn of the agent, and of all that were below it."""
-        if isinstance(agent.journal, MemoryJournal) or not len(agent.session):
-            return
-        failure: Exception | None = None
-        try:
-            if await flush_closing(agent.journal):
-                return
-        except Exception as error:  # noqa: BLE001 - reported below; whatever the store raises, the agent has to go
-            failure = error
-        self.registry.report(Owner(agent.path, agent.scope), "making its closing records durable", failure)
+            await make_durable(agent)  # what nobody has read
 
 
 @asynccontextmanager
@@ -376,7 +363,7 @@ async def open_host(
         try:
             yield host
         finally:
-            with trio.CancelScope(shield=True, deadline=math.inf):  # it takes what the agents take
+            with trio.CancelScope(shield=True):  # it takes what the agents take
                 await host._life.end_below()
 
 
