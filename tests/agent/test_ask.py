@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from creche import AgentSpec, FunctionModel, call, open_host, say, tool
+from creche.agent._asking import _way_back
 from creche.errors import AgentClosedError, AgentError, UnsupportedCapabilityError
 from creche.messages import ImagePart, TextPart, UserMessage
 from creche.models import Usage
@@ -516,3 +517,21 @@ async def test_an_agent_is_not_waited_for_to_be_idle_in_its_own_turn():
     async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[wait])) as lead:
         reply = await lead.ask("go")
         assert reply.text == ("Error: agent 'lead' is never idle within its own turn, so waiting for that has no end")
+
+
+class Fake:
+    """An agent or a turn with just these attributes."""
+
+    def __init__(self, **attributes) -> None:
+        self.__dict__.update(attributes)
+
+
+def test_a_circle_is_looked_for_once_an_agent_however_many_ways_lead_there():
+    """Rule: neither many ways nor a long one make the look expensive."""
+    turns = [Fake(waits_for=None) for _ in range(2_000)]
+    agents = [Fake(_turn=turn) for turn in turns]
+    for number, turn in enumerate(turns[:-10]):
+        turn.waits_for = [agents[number + 1], *agents[number + 1 : number + 10]]
+    assert _way_back(agents[0], (Fake(),)) == []
+    way = _way_back(agents[0], (turns[1_500],))
+    assert (way[0], way[-1]) == (agents[0], agents[1_500])
