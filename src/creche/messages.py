@@ -15,7 +15,7 @@ from typing import ClassVar, assert_never
 
 import attrs
 
-from creche._util import canonical_json, clean_text, is_bool, is_text
+from creche._util import canonical_json, clean_optional, clean_text, is_bool, is_text
 
 __all__ = [
     "AssistantMessage",
@@ -32,10 +32,6 @@ __all__ = [
     "ToolSchema",
     "UserMessage",
 ]
-
-
-def _clean_optional(text: str | None) -> str | None:
-    return None if text is None else clean_text(text)
 
 
 def _clean_all(texts: Iterable[str]) -> tuple[str, ...]:
@@ -59,7 +55,7 @@ class ReasoningPart:
 
     text: str = attrs.field(converter=clean_text)
     """The reasoning, as far as the provider shows it."""
-    signature: str | None = attrs.field(default=None, converter=_clean_optional, kw_only=True)
+    signature: str | None = attrs.field(default=None, converter=clean_optional, kw_only=True)
     """Provider-private state that some providers need back, unchanged."""
     type: ClassVar[str] = "reasoning"
 

@@ -14,13 +14,14 @@ from ._fields import (
 )
 from ._nursery import open_hidden_nursery as open_hidden_nursery
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
-from ._text import canonical_json as canonical_json, clean_text as clean_text
+from ._text import canonical_json as canonical_json, clean_optional as clean_optional, clean_text as clean_text
 
 __all__ = [
     "NoPublicConstructor",
     "as_all",
     "as_one",
     "canonical_json",
+    "clean_optional",
     "clean_text",
     "final",
     "is_a",

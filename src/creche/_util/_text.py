@@ -28,6 +28,11 @@ def clean_text(text: str) -> str:
     return text
 
 
+def clean_optional(text: str | None) -> str | None:
+    """Return the text as `clean_text` does, and ``None`` as it is."""
+    return None if text is None else clean_text(text)
+
+
 def _check_text(given: object) -> None:
     if not isinstance(given, str):
         raise TypeError(f"expected a text, not {given!r:.200}")

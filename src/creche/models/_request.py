@@ -16,15 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from creche._util import canonical_json, clean_text, is_a, is_count, is_none_or, is_tuple_of, is_whole
+from creche._util import canonical_json, clean_optional, clean_text, is_a, is_count, is_none_or, is_tuple_of, is_whole
 from creche.messages import Message, SystemMessage, ToolMessage, ToolSchema, UserMessage
 
 SAID_BY_OTHERS = ("user", "agent")
 """Sources of user-role messages that come from people and agents rather than from the framework."""
-
-
-def _clean_optional(text: str | None) -> str | None:
-    return None if text is None else clean_text(text)
 
 
 def _as_float(number: float | None) -> float | None:
@@ -54,7 +50,7 @@ def _schemas(tools: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
 class ModelOptions:
     """What may be set for a request; ``None`` leaves it to the provider."""
 
-    effort: str | None = attrs.field(default=None, converter=_clean_optional)
+    effort: str | None = attrs.field(default=None, converter=clean_optional)
     """How hard a reasoning model should think, in the provider's words."""
     max_tokens: int | None = attrs.field(default=None, converter=_as_int, validator=is_none_or(is_whole), kw_only=True)
     """Longest answer, in tokens."""
@@ -66,7 +62,7 @@ class ModelOptions:
     """Seed for sampling, where the provider has one."""
     stop: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
     """Texts that end the answer."""
-    tool_choice: str | None = attrs.field(default=None, converter=_clean_optional, kw_only=True)
+    tool_choice: str | None = attrs.field(default=None, converter=clean_optional, kw_only=True)
     """``"auto"``, ``"none"``, ``"required"``, or the name of the one tool to call."""
 
 
