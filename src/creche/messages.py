@@ -4,7 +4,8 @@ Rule 1: a message is encoded once, into one JSON line with its keys in a fixed o
 encoding (`encoded`). Canonical bytes and wire forms are made of it, so a step costs what is new in it.
 Rule 2: the arguments of a tool call are kept as the JSON text the model wrote, never parsed and written
 again.
-Rule 3: a field of a wrong type is refused when the value is made, and every text that is encoded is valid Unicode from the start: a lone surrogate becomes U+FFFD when the
+Rule 3: what an adapter makes of a message it may keep with it (`kept`), so wire forms are made once, too.
+Rule 4: a field of a wrong type is refused when the value is made, and every text that is encoded is valid Unicode from the start: a lone surrogate becomes U+FFFD when the
 value is made.
 """
 
@@ -15,7 +16,7 @@ from typing import ClassVar, assert_never
 
 import attrs
 
-from creche._util import canonical_json, clean_optional, clean_text, is_bool, is_text
+from creche._util import Keeping, canonical_json, clean_optional, clean_text, is_bool, is_text
 
 __all__ = [
     "AssistantMessage",
@@ -31,6 +32,7 @@ __all__ = [
     "ToolMessage",
     "ToolSchema",
     "UserMessage",
+    "schema_text",
 ]
 
 
@@ -56,7 +58,10 @@ class ReasoningPart:
     text: str = attrs.field(converter=clean_text)
     """The reasoning, as far as the provider shows it."""
     signature: str | None = attrs.field(default=None, converter=clean_optional, kw_only=True)
-    """Provider-private state that some providers need back, unchanged."""
+    """Provider-private state that some providers need back, unchanged: the provider's name, a colon, and the rest.
+
+    Reasoning without a signature, or with that of another provider, is not sent back.
+    """
     type: ClassVar[str] = "reasoning"
 
 
@@ -149,7 +154,7 @@ def _encode_part(part: Part | AssistantPart) -> str:
 
 
 @attrs.frozen
-class SystemMessage:
+class SystemMessage(Keeping):
     """The system prompt, or a later version of it further down the history."""
 
     text: str = attrs.field(converter=clean_text)
@@ -163,7 +168,7 @@ class SystemMessage:
 
 
 @attrs.frozen
-class UserMessage:
+class UserMessage(Keeping):
     """A message to the agent: from a person, from another agent, or from the framework.
 
     Args:
@@ -189,7 +194,7 @@ class UserMessage:
 
 
 @attrs.frozen
-class AssistantMessage:
+class AssistantMessage(Keeping):
     """What a model answered."""
 
     parts: tuple[AssistantPart, ...] = attrs.field(converter=_assistant_parts)
@@ -213,7 +218,7 @@ class AssistantMessage:
 
 
 @attrs.frozen
-class ToolMessage:
+class ToolMessage(Keeping):
     """The result of one tool call, as the model sees it."""
 
     call_id: str = attrs.field(converter=clean_text)
@@ -241,7 +246,7 @@ class ToolMessage:
 
 
 @attrs.frozen
-class DeveloperMessage:
+class DeveloperMessage(Keeping):
     """Tells a model, in the middle of the history, which tools came and went.
 
     Only models that declare ``tool_update`` get it; adapters of others leave it out.
@@ -263,7 +268,12 @@ Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage | Develop
 """What a history is made of."""
 
 
-def _schema_text(parameters: str | Mapping[str, object]) -> str:
+def schema_text(parameters: str | Mapping[str, object]) -> str:
+    """Return the JSON Schema of an object as canonical JSON text.
+
+    Raises:
+      ValueError: It is not a JSON object.
+    """
     # A text is written anew: with a line break in it, it would not be one line of canonical bytes.
     try:
         text = canonical_json(json.loads(parameters) if isinstance(parameters, str) else dict(parameters))
@@ -297,7 +307,7 @@ class ToolSchema:
     """The name it calls."""
     description: str = attrs.field(converter=clean_text, kw_only=True)
     """What the tool does and when to use it."""
-    parameters: str = attrs.field(converter=_schema_text, kw_only=True, repr=False)
+    parameters: str = attrs.field(converter=schema_text, kw_only=True, repr=False)
     """The JSON Schema of the arguments, as canonical JSON text: immutable, and always the same bytes."""
 
     @functools.cached_property

@@ -12,11 +12,13 @@ from ._fields import (
     is_tuple_of as is_tuple_of,
     is_whole as is_whole,
 )
+from ._keeping import Keeping as Keeping
 from ._nursery import open_hidden_nursery as open_hidden_nursery
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
 from ._text import canonical_json as canonical_json, clean_optional as clean_optional, clean_text as clean_text
 
 __all__ = [
+    "Keeping",
     "NoPublicConstructor",
     "as_all",
     "as_one",

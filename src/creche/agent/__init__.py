@@ -10,11 +10,14 @@ from ._asking import forget_turns as forget_turns
 from ._budget import DEFAULT_DEPTH as DEFAULT_DEPTH, Budget as Budget, DepthLimit as DepthLimit
 from ._composer import Composer as Composer
 from ._events import (
+    Again as Again,
     BuildRequest as BuildRequest,
     DeltaStreamed as DeltaStreamed,
     Enter as Enter,
+    GiveUp as GiveUp,
     LimiterWaited as LimiterWaited,
     PreStep as PreStep,
+    RecoverRequest as RecoverRequest,
     Reject as Reject,
     TurnStopping as TurnStopping,
 )
@@ -26,6 +29,7 @@ from ._watch import Watch as Watch
 
 __all__ = [
     "DEFAULT_DEPTH",
+    "Again",
     "Agent",
     "AgentSpec",
     "Budget",
@@ -35,8 +39,10 @@ __all__ = [
     "DeltaStreamed",
     "DepthLimit",
     "Enter",
+    "GiveUp",
     "LimiterWaited",
     "PreStep",
+    "RecoverRequest",
     "Reject",
     "Reply",
     "ReplyStream",

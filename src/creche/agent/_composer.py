@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
+from creche.models import Model
 from creche.session import SessionLog
 
 from ._spec import AgentSpec
@@ -42,5 +43,12 @@ class Composer(Protocol):
           PluginError: An item of the setup failed.
           AgentClosedError: The parent does not run any more.
           ScopeClosedError: What makes agents is closing.
+        """
+        ...
+
+    async def keep_open(self, model: Model) -> None:
+        """Keep open what a model holds between requests, such as connections, until the host ends.
+
+        Contract: cheap for a model that is kept open already, or that holds nothing.
         """
         ...

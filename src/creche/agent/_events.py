@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import attrs
 
-from creche._util import is_bool, is_text
+from creche._util import is_bool, is_finite, is_text
+from creche.errors import ModelError
 from creche.messages import UserMessage
-from creche.models import Delta, Settings
+from creche.models import Delta, RetryPolicy, Settings
 from creche.scope import Notification, Operation
 
 if TYPE_CHECKING:
@@ -83,6 +84,42 @@ class BuildRequest(Operation[Settings]):
     """What the agent proposes: its route and options."""
     attempt: int = attrs.field(kw_only=True)
     """Number of the attempt in this step, from 1."""
+
+
+@attrs.frozen
+class Again:
+    """Make the attempt once more."""
+
+    delay: float = attrs.field(default=0.0, validator=is_finite)
+    """Seconds until then."""
+
+
+@attrs.frozen
+class GiveUp:
+    """Make no further attempt: the turn ends with the error."""
+
+
+@attrs.frozen(eq=False)
+class RecoverRequest(Operation[Again | GiveUp]):
+    """An attempt failed and is in the log; whether it is made again is decided.
+
+    Innermost is the retry policy of the adapter. A wrapper that has another route for the next attempt returns
+    `Again`, and chooses the route around `BuildRequest`.
+    """
+
+    wire_name: ClassVar[str] = "agent/recover-request"
+    agent: "Agent"
+    """The agent."""
+    error: ModelError = attrs.field(kw_only=True)
+    """Why the attempt failed."""
+    settings: Settings = attrs.field(kw_only=True)
+    """What was asked."""
+    attempt: int = attrs.field(kw_only=True)
+    """Number of the attempt in its step, from 1."""
+    retry: RetryPolicy = attrs.field(kw_only=True)
+    """The retry policy of the adapter that was asked."""
+    asked: int = attrs.field(kw_only=True)
+    """How many attempts in a row this provider and model had, which is what the policy counts."""
 
 
 @attrs.frozen(eq=False)

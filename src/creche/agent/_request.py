@@ -23,7 +23,7 @@ from creche.models import (
     PreparedCall,
     RequestHead,
     Settings,
-    Usage,
+    UsageReported,
     model_error,
     resolve_model,
 )
@@ -40,7 +40,7 @@ from creche.session import (
 )
 from creche.tools import run_calls
 
-from ._events import BuildRequest, DeltaStreamed, LimiterWaited
+from ._events import Again, BuildRequest, DeltaStreamed, GiveUp, LimiterWaited, RecoverRequest
 from ._inbox import Delivery
 from ._stream import StreamRestarted
 
@@ -67,24 +67,35 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
 
 async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> AssistantSaid:
     """Ask the model until it answers or gives up."""
-    number = 0
+    number = asked = 0
+    last: tuple[str, str] | None = None
     while True:
         number += 1
         model, prepared = await _prepare(agent, number)
+        route = (prepared.settings.provider, prepared.settings.model)
+        asked, last = (asked + 1 if route == last else 1), route
         await trio.lowlevel.checkpoint_if_cancelled()
         request = _admit(agent, turn, plan, prepared, number)
         await agent.journal.checkpoint()
         try:
             return await _Attempt(agent, turn, model, request, number).run()
         except ModelError as error:
-            delay = prepared.retry.delay(error, number)
-            if delay is None:
+            failed = RecoverRequest(
+                agent, error=error, settings=prepared.settings, attempt=number, retry=prepared.retry, asked=asked
+            )
+            decision = await agent.registry.around(failed, at=agent.scope, innermost=_as_policy_says)
+            if isinstance(decision, GiveUp):
                 raise
-        agent.session.append(RetryPlanned(number, delay=delay))
+        agent.session.append(RetryPlanned(number, delay=decision.delay))
         for delivery in turn.deliveries:
             if delivery._sink is not None:
                 delivery._sink(StreamRestarted(number))
-        await trio.sleep(delay)
+        await trio.sleep(decision.delay)
+
+
+async def _as_policy_says(event: RecoverRequest) -> Again | GiveUp:
+    delay = event.retry.delay(event.error, event.asked)
+    return GiveUp() if delay is None else Again(delay)
 
 
 async def _prepare(agent: "Agent", attempt: int) -> tuple[Model, PreparedCall]:
@@ -93,6 +104,7 @@ async def _prepare(agent: "Agent", attempt: int) -> tuple[Model, PreparedCall]:
     model = agent.route.model
     if settings.provider != model.provider:
         model = resolve_model(f"{settings.provider}:{settings.model}", agent.registry, agent.scope).model
+        await agent.composer.keep_open(model)
     return model, await model.prepare(settings)
 
 
@@ -203,14 +215,14 @@ class _Attempt:
             limiter.release_on_behalf_of(self)
 
     async def _stream(self) -> AssistantSaid:
-        answer = Assembler()
+        answer = Assembler(taken=self.agent.session.call_ids)
         sinks = [delivery._sink for delivery in self.turn.deliveries if delivery._sink is not None]
         registry = self.agent.registry
         try:
             async with self.model.stream(self.request) as chunks:
                 async for chunk in chunks:
                     answer.feed(chunk)
-                    if isinstance(chunk, Finished):
+                    if isinstance(chunk, Finished | UsageReported):
                         continue
                     for sink in sinks:
                         sink(chunk)
@@ -223,7 +235,7 @@ class _Attempt:
             raise
 
     def _log_unfinished(self, answer: Assembler, error: BaseException) -> None:
-        usage = answer.finished.usage if answer.finished is not None else Usage(1)
+        usage = answer.usage
         stream = answer.stream()
         log, turn = self.agent.session, self.turn
         if isinstance(error, Exception):

@@ -2,7 +2,8 @@
 
 import trio
 
-from creche.models import Settings
+from creche.models import Settings, StandardProviders
+from creche.models.adapters import STANDARD_PROVIDERS
 from creche.prompt import (
     IDENTITY_SECTION,
     PERSONA_ORDER,
@@ -37,6 +38,7 @@ def furnish(registrar: Registrar, persona: Text | None, suffix: Text | None, *, 
     registrar.add(Variable("provider", _provider))
     registrar.add(Variable("model", _model))
     registrar.add(Variable("cwd", _cwd))
+    registrar.provide(StandardProviders(STANDARD_PROVIDERS))
     registrar.provide(ToolThreads(trio.CapacityLimiter(TOOL_THREADS)))
     registrar.add(native_provider(registrar.registry))
     registrar.add(spawn_provider())

@@ -19,7 +19,7 @@ import trio
 from creche._util import NoPublicConstructor, as_all, as_one, final, open_hidden_nursery
 from creche.agent import Agent, AgentSpec, Budget, expand_setup, forget_turns, make_durable
 from creche.errors import AgentClosedError, UnsupportedCapabilityError
-from creche.models import Model
+from creche.models import KeepsOpen, Model, ModelAlias
 from creche.presets import (
     Composition,
     Preset,
@@ -97,6 +97,7 @@ class Host(metaclass=NoPublicConstructor):
         self._life = Life("the host")
         self._lives: dict[str, Life] = {}
         self._agents: dict[str, Agent] = {}
+        self._open_models: dict[int, Model] = {}
 
     @property
     def agents(self) -> Mapping[str, Agent]:
@@ -229,6 +230,7 @@ class Host(metaclass=NoPublicConstructor):
             try:
                 mounted = await self._set_up(made.spec, scope)
                 route, settings = decide_route(made, registry=self.registry, scope=scope, host=self._model)
+                await self.keep_open(route.model)
                 life.check_above()
                 if parent is not None:
                     journal.begin(header)
@@ -252,6 +254,14 @@ class Host(metaclass=NoPublicConstructor):
             finally:
                 with trio.CancelScope(shield=True):  # it takes what the agent's exits take
                     await self._take_down(life, scope, mounted)
+
+    async def keep_open(self, model: Model) -> None:
+        """Keep open what a model holds between requests until the host ends; see `creche.agent.Composer`."""
+        if id(model) in self._open_models:
+            return
+        self._open_models[id(model)] = model  # by identity: an adapter of a user's need not be hashable
+        if isinstance(model, KeepsOpen):
+            await self._nursery.start(_hold, model, name=f"model provider {model.provider}")
 
     async def _set_up(self, spec: AgentSpec, scope: ScopeKey) -> Mounted | None:
         items = expand_setup(persona=spec.persona, tools=spec.tools, mode=spec.present_as, setup=spec.setup)
@@ -301,6 +311,12 @@ class Host(metaclass=NoPublicConstructor):
             await make_durable(agent)  # what nobody has read
 
 
+async def _hold(model: KeepsOpen, task_status: trio.TaskStatus[None]) -> None:
+    async with model.opened():
+        task_status.started()
+        await trio.sleep_forever()
+
+
 @asynccontextmanager
 async def open_host(
     *,
@@ -308,6 +324,7 @@ async def open_host(
     persona: Text | None = None,
     plugins: Iterable[Plugin] = (),
     presets: Iterable[Preset] = (),
+    aliases: Mapping[str, Model | str] | None = None,
     store: SessionStore | str | os.PathLike[str] | None = None,
     prices: Mapping[str, object] | None = None,
     budget: Budget | None = None,
@@ -317,10 +334,11 @@ async def open_host(
     """Open a host for the length of the block; leaving it ends every agent and plugin, and waits for them.
 
     Args:
-      model: What agents ask that name no model: an adapter, or ``"provider:model"``.
+      model: What agents ask that name no model: an adapter, ``"provider:model"``, or an alias.
       persona: Who agents are that say nothing else.
       plugins: What is mounted globally, in order, before the presets.
       presets: Compositions that agents can be opened under.
+      aliases: Other names of models, without a colon, such as ``{"fast": "openai:gpt-5-mini"}``.
       store: Where logs are kept: a folder for JSONL files, or a store; in memory if absent.
       prices: What tokens cost. Not counted by this version, so it is refused.
       budget: Limits of every agent and everything below it.
@@ -349,6 +367,8 @@ async def open_host(
     async with open_mounts(Registry()) as mounts, open_hidden_nursery("the host") as nursery:
         registrar = make_registrar(mounts.registry, Owner("host"), None)
         furnish(registrar, persona, persona_suffix, identity=identity)
+        for name, meant in (aliases or {}).items():
+            registrar.add(ModelAlias(name, model=meant))
         for plugin in plugins:
             await mounts.mount(plugin)
         host = Host._create(

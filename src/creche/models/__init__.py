@@ -16,6 +16,7 @@ from ._chunks import (
     StreamRun as StreamRun,
     TextDelta as TextDelta,
     ToolCallDelta as ToolCallDelta,
+    UsageReported as UsageReported,
     expand_stream as expand_stream,
     pack_stream as pack_stream,
 )
@@ -29,12 +30,10 @@ from ._function import FunctionModel as FunctionModel
 from ._items import Call as Call, Fail as Fail, Say as Say, call as call, fail as fail, say as say
 from ._model import (
     Capabilities as Capabilities,
+    KeepsOpen as KeepsOpen,
     Model as Model,
-    ModelProvider as ModelProvider,
     PreparedCall as PreparedCall,
     RetryPolicy as RetryPolicy,
-    Route as Route,
-    resolve_model as resolve_model,
 )
 from ._request import (
     ModelOptions as ModelOptions,
@@ -42,6 +41,14 @@ from ._request import (
     RequestHead as RequestHead,
     Settings as Settings,
     Usage as Usage,
+)
+from ._routes import (
+    ModelAlias as ModelAlias,
+    ModelProvider as ModelProvider,
+    Route as Route,
+    StandardProviders as StandardProviders,
+    find_provider as find_provider,
+    resolve_model as resolve_model,
 )
 from ._scripted import ScriptedModel as ScriptedModel
 
@@ -57,7 +64,9 @@ __all__ = [
     "FinishReason",
     "Finished",
     "FunctionModel",
+    "KeepsOpen",
     "Model",
+    "ModelAlias",
     "ModelOptions",
     "ModelProvider",
     "ModelRequest",
@@ -69,14 +78,17 @@ __all__ = [
     "Say",
     "ScriptedModel",
     "Settings",
+    "StandardProviders",
     "StreamRun",
     "TextDelta",
     "ToolCallDelta",
     "Usage",
+    "UsageReported",
     "call",
     "expand_stream",
     "fail",
     "failure_of_status",
+    "find_provider",
     "model_error",
     "pack_stream",
     "resolve_model",

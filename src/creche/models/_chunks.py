@@ -11,7 +11,7 @@ Rule 5: a chunk refuses a field of a wrong type when it is made, so that an adap
 and does not spoil the log.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, assert_never, get_args
 
 import attrs
@@ -24,6 +24,8 @@ from ._request import Usage
 
 FinishReason = Literal["stop", "tool-calls", "max-tokens", "refusal"]
 """Why an answer ended."""
+
+_ONE_REQUEST = Usage(1)
 
 CUT_OFF: tuple[FinishReason, ...] = ("max-tokens", "refusal")
 RunKind = Literal["text", "reasoning", "tool-call"]
@@ -79,9 +81,17 @@ class Finished:
     """What the request cost."""
 
 
+@attrs.frozen
+class UsageReported:
+    """What the request costs as far as is known; `Finished` has the last word. It counts if the answer is cut."""
+
+    usage: Usage = attrs.field(validator=is_a(Usage))
+    """What it costs so far."""
+
+
 Delta = TextDelta | ReasoningDelta | ToolCallDelta
 """A piece of an answer."""
-Chunk = TextDelta | ReasoningDelta | ToolCallDelta | Finished
+Chunk = TextDelta | ReasoningDelta | ToolCallDelta | UsageReported | Finished
 """What an adapter yields."""
 
 
@@ -202,12 +212,20 @@ def _no_calls() -> dict[int, _OpenCall]:
 
 @attrs.define(eq=False)
 class Assembler:
-    """Adds deltas up to one assistant message. Lives for one attempt."""
+    """Adds deltas up to one assistant message. Lives for one attempt.
+
+    Args:
+      taken: Ids of the calls in the history. No call of the answer gets one of them: many a provider counts its
+        calls anew in each answer, others refuse a history in which an id stands twice.
+    """
 
     deltas: list[Delta] = attrs.field(factory=_no_deltas, init=False)
     """Every delta so far."""
     finished: Finished | None = attrs.field(default=None, init=False)
     """How it ended, once it has."""
+    usage: Usage = attrs.field(default=_ONE_REQUEST, init=False)
+    """What it costs, as far as the provider has said."""
+    _taken: Collection[str] = attrs.field(default=(), alias="taken", kw_only=True)
     _parts: list[_Stretch | _OpenCall] = attrs.field(factory=_no_parts, init=False)
     _message: AssistantMessage | None = attrs.field(default=None, init=False)
     _open: dict[int, _OpenCall] = attrs.field(factory=_no_calls, init=False)
@@ -227,6 +245,9 @@ class Assembler:
                 self._say("reasoning", chunk.text, chunk.signature)
             case ToolCallDelta():
                 self._call(chunk)
+            case UsageReported():
+                self.usage = chunk.usage
+                return
             case Finished():
                 self._finish(chunk)
                 return
@@ -237,7 +258,7 @@ class Assembler:
     def message(self, *, cut: bool = False) -> AssistantMessage:
         """Return what was said.
 
-        A call without an id of its own is given one: ``call-`` and its index, or the next number that is free.
+        A call whose id is missing or in use is given one: ``call-`` and a number that is free.
 
         Args:
           cut: The stream did not end by itself: calls and blank parts are left out.
@@ -250,7 +271,8 @@ class Assembler:
         return self._message
 
     def _add_up(self, *, cut: bool, without_calls: bool) -> AssistantMessage:
-        ids = iter(() if without_calls else _ids_of([part for part in self._parts if isinstance(part, _OpenCall)]))
+        calls = [] if without_calls else [part for part in self._parts if isinstance(part, _OpenCall)]
+        ids = iter(_ids_of(calls, self._taken))
         parts: list[AssistantPart] = []
         for each in self._parts:
             if isinstance(each, _Stretch):
@@ -299,22 +321,24 @@ class Assembler:
 
     def _finish(self, chunk: Finished) -> None:
         self.finished = chunk
+        self.usage = chunk.usage
         nameless = [part.index for part in self._parts if isinstance(part, _OpenCall) and not part.name]
         if nameless and chunk.reason not in CUT_OFF:
             raise model_error("malformed", f"the model's tool call {nameless[0]} does not say which tool")
 
 
-def _ids_of(calls: Sequence[_OpenCall]) -> list[str]:
+def _ids_of(calls: Sequence[_OpenCall], taken: Collection[str]) -> list[str]:
     """Return the ids that the provider gave, once each, and made up ones where there is none."""
     given = [clean_text(call.id) for call in calls]
-    if all(given) and len(set(given)) == len(given):
-        return given
     ids: list[str] = []
-    for call, name in zip(calls, given, strict=True):
-        number = call.index
-        own = name
-        if not own or own in ids:
-            while (own := f"call-{number}") in ids or own in given:
-                number += 1
+    for call, own in zip(calls, given, strict=True):
+        if not own or own in ids or own in taken:
+            own = _free_id(len(taken) + call.index, (*ids, *given), taken)  # noqa: PLW2901 - the same id, mended
         ids.append(own)
     return ids
+
+
+def _free_id(number: int, here: Sequence[str], taken: Collection[str]) -> str:
+    while (made := f"call-{number}") in here or made in taken:
+        number += 1
+    return made

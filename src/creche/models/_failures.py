@@ -80,13 +80,40 @@ _STATUSES = {
     529: "overloaded",
 }
 _FIRST_SERVER_STATUS = 500
+# Words of the providers for a kind of error, where they say more than the status, or come without one.
+_KINDS = {
+    "api_error": "server",
+    "authentication_error": "credential",
+    "billing_error": "quota",
+    "context_length_exceeded": "context-overflow",
+    "insufficient_quota": "quota",
+    "invalid_api_key": "credential",
+    "model_not_found": "unknown-model",
+    "overloaded_error": "overloaded",
+    "permission_error": "credential",
+    "rate_limit_error": "rate-limit",
+    "rate_limit_exceeded": "rate-limit",
+    "request_too_large": "context-overflow",
+    "server_error": "server",
+    "timeout_error": "timeout",
+}
 
 
-def failure_of_status(status: int, text: str = "") -> str:
-    """Return the code of a failure from an HTTP status and the text of the answer."""
+def failure_of_status(status: int, text: str = "", *, kind: str = "") -> str:
+    """Return the code of a failure.
+
+    Args:
+      status: The HTTP status; 0 for an error that came in the middle of a stream.
+      text: What the provider says.
+      kind: The provider's word for it, such as ``"overloaded_error"``.
+    """
+    if kind in _KINDS:
+        return _KINDS[kind]
     for statuses, wording, code in _WORDINGS:
-        if status in statuses and wording.search(text):
+        if (not status or status in statuses) and wording.search(text):
             return code
+    if not status:
+        return "server"
     return _STATUSES.get(status, "server" if status >= _FIRST_SERVER_STATUS else "invalid-request")
 
 

@@ -4,14 +4,13 @@ import math
 import random
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import attrs
 import trio
 
 from creche._util import is_a, is_bool, is_count, is_finite, is_none_or, is_one_of, is_tuple_of, is_whole
-from creche.errors import ConfigError, ModelError, NotRegisteredError
-from creche.scope import Registry, ScopeKey
+from creche.errors import ModelError
 
 from ._chunks import Chunk
 from ._request import ModelRequest, Settings
@@ -27,6 +26,8 @@ class RetryPolicy:
     """Seconds before the second attempt; doubled for each further one."""
     longest_delay: float = attrs.field(default=10.0, validator=is_finite, kw_only=True)
     """Seconds; what the provider asks for is honoured even if it is longer."""
+    longest_asked: float = attrs.field(default=120.0, validator=is_finite, kw_only=True)
+    """Seconds; a provider that asks for a longer wait is not waited for, and the error says what it asked."""
     jitter: float = attrs.field(default=0.1, validator=is_finite, kw_only=True)
     """Up to this share of the delay is added at random."""
 
@@ -36,7 +37,7 @@ class RetryPolicy:
             return None
         asked = error.retry_after
         if asked is not None and math.isfinite(asked):
-            return max(asked, 0.0)
+            return max(asked, 0.0) if asked <= self.longest_asked else None
         # No float is longer than 2 ** 1023.
         delay = min(self.first_delay * 2.0 ** min(attempt - 1, 1000), self.longest_delay)
         return delay * (1 + self.jitter * random.random())
@@ -115,51 +116,24 @@ class Model(Protocol):
     def stream(self, request: ModelRequest, /) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Open the answer to a request.
 
-        Contract: raises `ModelError` on entering or from the iterator; the last chunk is `Finished`; each call
-        has an id that is unique in the history, made up where the wire has none; leaving the block, also when
-        cancelled, closes the connection.
+        Contract: raises `ModelError` on entering or from the iterator; the last chunk is `Finished`; leaving the
+        block, also when cancelled, closes the connection. Ids of calls are as the wire has them.
         """
         ...
 
 
-@attrs.frozen(eq=False)
-class ModelProvider:
-    """An entry: an adapter under the name that routes ``"name:model"`` use."""
+@runtime_checkable
+class KeepsOpen(Protocol):
+    """What a `Model` may be besides: one that keeps something open between requests, such as connections.
 
-    name: str
-    """The provider's name."""
-    model: Model = attrs.field(kw_only=True)
-    """The adapter."""
-    entry_shape: ClassVar[Literal["named"]] = "named"
-
-
-@attrs.frozen
-class Route:
-    """An adapter and the model to ask of it."""
-
-    model: Model
-    """The adapter."""
-    name: str = attrs.field(kw_only=True)
-    """Name of the model, in the provider's words."""
-
-
-def resolve_model(model: Model | str, registry: Registry, scope: ScopeKey | None) -> Route:
-    """Return the route of a model given as an adapter or as ``"provider:model"``.
-
-    Raises:
-      ConfigError: The text is not of that form.
-      NotRegisteredError: No such provider is visible from the scope.
+    A host keeps every such model open that its agents ask, until it ends.
     """
-    if not isinstance(model, str):
-        return Route(model, name=model.model)
-    provider, colon, name = model.partition(":")
-    if not colon or not provider or not name:
-        raise ConfigError([("model", f"{model!r} is not of the form 'provider:model'")])
-    known = registry.merge(ModelProvider, scope)
-    if provider not in known:
-        visible = ", ".join(sorted(known)) or "(none)"
-        raise NotRegisteredError(
-            f"no model provider {provider!r} is registered for {model!r}; registered: {visible}; "
-            "register one with registrar.add(ModelProvider(name, model=adapter))"
-        )
-    return Route(known[provider].model, name=name)
+
+    def opened(self) -> AbstractAsyncContextManager[object]:
+        """Keep it open for the length of the block.
+
+        Contract: blocks overlap, and the last one to end closes what is open; entering neither waits nor fails, for
+        what is needed is opened by the request that needs it; a request outside of any block opens and closes for
+        itself.
+        """
+        ...

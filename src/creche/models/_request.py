@@ -12,12 +12,22 @@ is not told: who filled in an option, and the source of a user message.
 import functools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from creche._util import canonical_json, clean_optional, clean_text, is_a, is_count, is_none_or, is_tuple_of, is_whole
-from creche.messages import Message, SystemMessage, ToolMessage, ToolSchema, UserMessage
+from creche._util import (
+    Keeping,
+    canonical_json,
+    clean_optional,
+    clean_text,
+    is_a,
+    is_count,
+    is_none_or,
+    is_tuple_of,
+    is_whole,
+)
+from creche.messages import Message, SystemMessage, ToolMessage, ToolSchema, UserMessage, schema_text
 
 SAID_BY_OTHERS = ("user", "agent")
 """Sources of user-role messages that come from people and agents rather than from the framework."""
@@ -42,6 +52,10 @@ def _texts(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple([clean_text(text) for text in texts])
 
 
+def _output_schema(schema: str | Mapping[str, object] | None) -> str | None:
+    return None if schema is None else schema_text(schema)
+
+
 def _schemas(tools: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
     return tuple(tools)
 
@@ -64,6 +78,9 @@ class ModelOptions:
     """Texts that end the answer."""
     tool_choice: str | None = attrs.field(default=None, converter=clean_optional, kw_only=True)
     """``"auto"``, ``"none"``, ``"required"``, or the name of the one tool to call."""
+    output_schema: str | None = attrs.field(default=None, converter=_output_schema, kw_only=True, repr=False)
+    """The JSON Schema of an object that the answer has to follow, given as a mapping or as JSON text; kept as canonical
+    JSON text."""
 
 
 @attrs.frozen
@@ -79,7 +96,7 @@ class Settings:
 
 
 @attrs.frozen
-class RequestHead:
+class RequestHead(Keeping):
     """Everything of a request that is not history."""
 
     settings: Settings = attrs.field(validator=is_a(Settings))
@@ -179,6 +196,8 @@ class Usage:
     """Tokens written, reasoning included."""
     cached_tokens: int = attrs.field(default=0, validator=is_count, kw_only=True)
     """How many of the tokens read came from the provider's cache."""
+    cache_write_tokens: int = attrs.field(default=0, validator=is_count, kw_only=True)
+    """How many of the tokens read were put into the provider's cache, where it says so."""
     reasoning_tokens: int = attrs.field(default=0, validator=is_count, kw_only=True)
     """How many of the tokens written were reasoning."""
 
@@ -193,5 +212,6 @@ class Usage:
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )

@@ -19,7 +19,7 @@ import attrs
 
 from creche.agent import DEFAULT_DEPTH, Agent, AgentSpec, Budget, DepthLimit
 from creche.errors import AuthorityError, ConfigError
-from creche.models import Model, ModelOptions, ModelProvider, Route, Settings, resolve_model
+from creche.models import Model, ModelOptions, Route, Settings, find_provider, resolve_model
 from creche.scope import Registry, ScopeKey
 from creche.session import SessionHeader
 from creche.tools import Guard, visible
@@ -189,7 +189,7 @@ def asks_now(agent: Agent, registry: Registry) -> tuple[Route, Settings]:
         return agent.route, agent.settings
     if settings.provider in (agent.settings.provider, agent.route.model.provider):
         return Route(agent.route.model, name=settings.model), settings
-    provider = registry.merge(ModelProvider, agent.scope).get(settings.provider)
+    provider = find_provider(settings.provider, registry, agent.scope)
     if provider is None:
         return agent.route, agent.settings
-    return Route(provider.model, name=settings.model), settings
+    return Route(provider, name=settings.model), settings

@@ -32,7 +32,7 @@ from ._facts import (
 from ._order import IN_A_TURN, KINDS, Kind, Phase
 from ._rules import RULES, Rule
 from ._shelf import Shelf, ShelfView
-from ._state import Settled, SnapshotState
+from ._state import CallIds, Settled, SnapshotState
 from ._surface import Surface
 
 _NO_SNAPSHOT = SnapshotState()
@@ -66,6 +66,7 @@ class SessionLog:
         "_turn",
         "_write",
         "_written",
+        "call_ids",
         "header",
         "usage",
     )
@@ -90,6 +91,8 @@ class SessionLog:
         self._step = 0
         # Calls of the open step without a result, in the model's order; true once the call is recorded.
         self._pending: dict[str, bool] = {}
+        self.call_ids: CallIds
+        """Ids of every call in the session, those that it shares with what it was forked from included."""
         self._begin_at(None)
 
     def _begin_at(self, settled: Settled | None) -> None:
@@ -103,6 +106,7 @@ class SessionLog:
             self._last_header: HeaderWritten | None = None
             self._last_route: RouteNoted | None = None
             self._snapshot = _NO_SNAPSHOT
+            self.call_ids = CallIds()
         else:
             self._records = Shelf(settled.records)
             self._surface = Surface(settled.surface)
@@ -111,6 +115,7 @@ class SessionLog:
             self._last_header = settled.header
             self._last_route = settled.route
             self._snapshot = settled.snapshot
+            self.call_ids = CallIds(settled.calls, settled.call_count)
 
     # ---------------------------------------------------------------- reading
 

@@ -1,5 +1,8 @@
 """What a log knows besides its records: values, shared with its forks."""
 
+from collections.abc import Collection, Iterator
+from typing import cast
+
 import attrs
 
 from ._facts import HeaderWritten, Record, RouteNoted, UserSaid
@@ -31,6 +34,45 @@ class SnapshotState:
         return self
 
 
+class CallIds(Collection[str]):
+    """The ids of a session's calls. A fork shares those of the turns that it begins with; nothing is copied.
+
+    Args:
+      above: The ids of the session that it was forked from.
+      shared: How many of those were there at that time.
+    """
+
+    __slots__ = ("_above", "_own", "_shared")
+
+    def __init__(self, above: "CallIds | None" = None, shared: int = 0) -> None:
+        self._above = above
+        self._shared = shared
+        self._own: dict[str, int] = {}
+
+    def add(self, call_id: str) -> None:
+        """Note an id; one that is there stays where it is."""
+        if call_id not in self:
+            self._own[call_id] = len(self)
+
+    def __contains__(self, call_id: object) -> bool:
+        ids: CallIds | None = self if isinstance(call_id, str) else None
+        before: float = float("inf")
+        while ids is not None:
+            number = ids._own.get(cast("str", call_id))
+            if number is not None:
+                return number < before
+            ids, before = ids._above, min(before, ids._shared)
+        return False
+
+    def __iter__(self) -> Iterator[str]:
+        if self._above is not None:
+            yield from [each for _, each in zip(range(self._shared), self._above, strict=False)]
+        yield from self._own
+
+    def __len__(self) -> int:
+        return self._shared + len(self._own)
+
+
 @attrs.frozen(eq=False)
 class Settled:
     """Where the last completed turn ended: what a fork shares."""
@@ -41,3 +83,5 @@ class Settled:
     header: HeaderWritten | None = attrs.field(kw_only=True)
     route: RouteNoted | None = attrs.field(kw_only=True)
     snapshot: SnapshotState = attrs.field(kw_only=True)
+    calls: CallIds = attrs.field(kw_only=True)
+    call_count: int = attrs.field(kw_only=True)

@@ -1,6 +1,6 @@
 """For tests, ours and users': recorded events and requests, invariants of logs and hosts, cancellation everywhere.
 
-The fake models are in `creche.models`; a virtual clock is trio's own `trio.testing.MockClock`.
+And a mock model provider, for what talks HTTP; the fake models, which need none, are in `creche.models`. A virtual clock is trio's own `trio.testing.MockClock`.
 """
 
 from creche._util import publish
@@ -13,18 +13,69 @@ from ._invariants import (
     check_requests as check_requests,
     system_texts as system_texts,
 )
+from ._mock_items import (
+    Cut as Cut,
+    Garbage as Garbage,
+    MockAnswer as MockAnswer,
+    MockItem as MockItem,
+    MockRequest as MockRequest,
+    Page as Page,
+    Pause as Pause,
+    Silent as Silent,
+    Status as Status,
+    Think as Think,
+    Unended as Unended,
+    Until as Until,
+    Wire as Wire,
+    cut as cut,
+    garbage as garbage,
+    page as page,
+    pause as pause,
+    silent as silent,
+    status as status,
+    think as think,
+    unended as unended,
+    until as until,
+    wire as wire,
+)
+from ._mock_provider import MockProvider as MockProvider, open_mock_provider as open_mock_provider
 from ._recording import RecordingModel as RecordingModel, SentRequest as SentRequest
 
 __all__ = [
     "Canceller",
+    "Cut",
+    "Garbage",
+    "MockAnswer",
+    "MockItem",
+    "MockProvider",
+    "MockRequest",
+    "Page",
+    "Pause",
     "RecordingModel",
     "SentRequest",
+    "Silent",
+    "Status",
+    "Think",
+    "Unended",
+    "Until",
+    "Wire",
     "assert_no_leaks",
     "cancel_at_every_step",
     "check_log",
     "check_requests",
+    "cut",
+    "garbage",
+    "open_mock_provider",
+    "page",
+    "pause",
     "record_events",
+    "silent",
+    "status",
     "system_texts",
+    "think",
+    "unended",
+    "until",
+    "wire",
 ]
 
 publish(globals(), __name__)

@@ -1,0 +1,14 @@
+"""Adapters of real model providers, and what is known of their models.
+
+None of their packages is imported before the first request.
+"""
+
+from creche._util import publish
+
+from ._cards import ModelCard as ModelCard
+from ._openai import OpenAIModel as OpenAIModel
+from ._standard import STANDARD_PROVIDERS as STANDARD_PROVIDERS
+
+__all__ = ["STANDARD_PROVIDERS", "ModelCard", "OpenAIModel"]
+
+publish(globals(), __name__)

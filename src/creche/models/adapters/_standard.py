@@ -1,0 +1,17 @@
+"""The providers that every host has."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from .._model import Model
+from ._openai import OpenAIModel, deepseek, ollama, openrouter
+
+STANDARD_PROVIDERS: Mapping[str, Callable[[], Model]] = MappingProxyType(
+    {
+        "deepseek": deepseek,
+        "ollama": ollama,
+        "openai": OpenAIModel,
+        "openrouter": openrouter,
+    }
+)
+"""What makes the adapter of each, by the name that routes use."""
