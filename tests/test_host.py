@@ -167,7 +167,7 @@ async def test_everybody_above_hears_agents_come_and_go():
             ConfigError,
             "model: agent 'lead' has none: give AgentSpec(model=...), its preset's, or open_host(model=...)",
         ),
-        ({"model": "fast"}, ConfigError, "model: 'fast' is not of the form 'provider:model'"),
+        ({"model": "fast"}, ConfigError, "model: 'fast' is not of the form 'provider:model' and no alias"),
         ({"model": "fast:x"}, NotRegisteredError, None),
         (
             {"model": FunctionModel(hello), "setup": [lambda registrar: 1 / 0]},

@@ -41,7 +41,7 @@ def test_the_bytes_are_a_line_of_settings_one_of_tools_and_one_a_message():
     request = ModelRequest(HEAD, messages=HISTORY[:2])
     assert request.canonical_bytes().decode() == (
         '{"provider":"p","model":"m","options":{"effort":null,"max_tokens":null,"temperature":null,"top_p":null,'
-        '"seed":null,"stop":[],"tool_choice":null}}\n'
+        '"seed":null,"stop":[],"tool_choice":null,"output_schema":null}}\n'
         '[{"name":"read","description":"Does read.","parameters":{"type":"object"}}]\n'
         '{"role":"system","text":"You are Ada."}\n'
         '{"role":"user","content":[{"type":"text","text":"Hello"}]}\n'

@@ -15,7 +15,12 @@ from ._fields import (
 from ._keeping import Keeping as Keeping
 from ._nursery import open_hidden_nursery as open_hidden_nursery
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
-from ._text import canonical_json as canonical_json, clean_optional as clean_optional, clean_text as clean_text
+from ._text import (
+    canonical_json as canonical_json,
+    clean_optional as clean_optional,
+    clean_text as clean_text,
+    unfenced as unfenced,
+)
 
 __all__ = [
     "Keeping",
@@ -37,6 +42,7 @@ __all__ = [
     "is_whole",
     "open_hidden_nursery",
     "publish",
+    "unfenced",
 ]
 
 publish(globals(), __name__)

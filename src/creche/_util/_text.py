@@ -28,6 +28,14 @@ def clean_text(text: str) -> str:
     return text
 
 
+def unfenced(text: str) -> str:
+    """Return a text without blank ends and without a Markdown fence around it, which some models write about JSON."""
+    body = text.strip()
+    if body.startswith("```") and body.endswith("```"):
+        body = body.strip("`").removeprefix("json").strip()
+    return body
+
+
 def clean_optional(text: str | None) -> str | None:
     """Return the text as `clean_text` does, and ``None`` as it is."""
     return None if text is None else clean_text(text)

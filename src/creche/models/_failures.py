@@ -82,7 +82,6 @@ _STATUSES = {
 _FIRST_SERVER_STATUS = 500
 # Words of the providers for a kind of error, where they say more than the status, or come without one.
 _KINDS = {
-    "api_error": "server",
     "authentication_error": "credential",
     "billing_error": "quota",
     "context_length_exceeded": "context-overflow",
@@ -94,7 +93,6 @@ _KINDS = {
     "rate_limit_error": "rate-limit",
     "rate_limit_exceeded": "rate-limit",
     "request_too_large": "context-overflow",
-    "server_error": "server",
     "timeout_error": "timeout",
 }
 

@@ -1,7 +1,6 @@
 """What a log knows besides its records: values, shared with its forks."""
 
 from collections.abc import Collection, Iterator
-from typing import cast
 
 import attrs
 
@@ -55,13 +54,14 @@ class CallIds(Collection[str]):
             self._own[call_id] = len(self)
 
     def __contains__(self, call_id: object) -> bool:
-        ids: CallIds | None = self if isinstance(call_id, str) else None
-        before: float = float("inf")
-        while ids is not None:
-            number = ids._own.get(cast("str", call_id))
+        ids: CallIds | None = self
+        before = len(self)
+        while ids is not None and isinstance(call_id, str):
+            number = ids._own.get(call_id)
             if number is not None:
                 return number < before
-            ids, before = ids._above, min(before, ids._shared)
+            before = min(before, ids._shared)
+            ids = ids._above
         return False
 
     def __iter__(self) -> Iterator[str]:

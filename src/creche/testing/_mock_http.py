@@ -37,8 +37,6 @@ class Connection:
             body = bytearray()
             while isinstance(part := await self._next_event(), h11.Data):
                 body += part.data
-            if not isinstance(part, h11.EndOfMessage):
-                return None
         except (trio.BrokenResourceError, h11.ProtocolError):
             return None  # the client left, or what it sends is no HTTP
         self._method = event.method.decode()

@@ -62,7 +62,13 @@ class MockProvider(metaclass=NoPublicConstructor):
     _errors: list[Exception] = attrs.field(factory=_no_errors, init=False, repr=False)
     _asked: int = attrs.field(default=0, init=False, repr=False)
     _call_ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False, repr=False)
-    _quiet: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
+    _changed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
+
+    async def wait_requests(self, count: int, /) -> None:
+        """Wait until so many requests have come in all; at least one checkpoint. Their answers are then under way."""
+        await trio.lowlevel.checkpoint()
+        while len(self.requests) < count:
+            await self._changed.park()
 
     async def wait_quiet(self) -> None:
         """Wait until no answer is under way; at least one checkpoint.
@@ -71,7 +77,7 @@ class MockProvider(metaclass=NoPublicConstructor):
         """
         await trio.lowlevel.checkpoint()
         while self.streaming:
-            await self._quiet.park()
+            await self._changed.park()
 
     async def _serve(self, connection: "Connection") -> None:
         """Answer the requests of a connection, one after the other."""
@@ -165,6 +171,7 @@ class _UnderWay:
         provider = self.provider
         provider.streaming += 1
         provider.most_streaming = max(provider.most_streaming, provider.streaming)
+        provider._changed.unpark_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -174,8 +181,7 @@ class _UnderWay:
         if not self._is_over:
             self._is_over = True
             self.provider.streaming -= 1
-            if not self.provider.streaming:
-                self.provider._quiet.unpark_all()
+            self.provider._changed.unpark_all()
 
     def leave(self, cancel_scope: trio.CancelScope) -> None:
         if not self._is_over:

@@ -5,7 +5,7 @@ Rule: texts that follow each other are one block, also across a wait; a call or 
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import attrs
 
@@ -64,30 +64,6 @@ class Spoken:
             if isinstance(item, Say) and item.finish is not None:
                 given = item.finish
         return given
-
-
-class Writer(Protocol):
-    """One answer on one wire."""
-
-    def start(self) -> Iterator[bytes]:
-        """Yield what begins the answer."""
-        ...
-
-    def say(self, item: Say | Think | Call, /) -> Iterator[bytes]:
-        """Yield the events of an item."""
-        ...
-
-    def end(self) -> Iterator[bytes]:
-        """Yield what ends the answer."""
-        ...
-
-    def raw(self, event: Mapping[str, object] | str, /) -> bytes:
-        """Return an event as it stands in a stream."""
-        ...
-
-    def whole(self) -> Event:
-        """Return the answer that is not streamed."""
-        ...
 
 
 def json_bytes(value: object) -> bytes:
@@ -284,6 +260,10 @@ class AnthropicWriter:
             yield self.raw({"type": "content_block_stop", "index": self._blocks})
             self._open = ""
             self._blocks += 1
+
+
+Writer = OpenAIWriter | AnthropicWriter
+"""What writes one answer."""
 
 
 def writer_of(spoken: Spoken) -> Writer:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args, get_origin
 
+from creche._util import unfenced
 from creche.errors import InvalidArgumentsError
 
 from ._hints import UNIONS, Parameter, unwrap
@@ -57,9 +58,7 @@ def parse_arguments(text: str) -> dict[str, object]:
       InvalidArgumentsError: it is not one JSON object (so no NaN either), a key appears twice, a string has half
         of a surrogate pair, or it is nested more than 128 levels deep.
     """
-    body = text.strip()
-    if body.startswith("```") and body.endswith("```"):
-        body = body.strip("`").removeprefix("json").strip()
+    body = unfenced(text)
     if not body:
         return {}
     try:

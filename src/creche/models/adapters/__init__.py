@@ -5,10 +5,11 @@ None of their packages is imported before the first request.
 
 from creche._util import publish
 
+from ._anthropic import AnthropicModel as AnthropicModel
 from ._cards import ModelCard as ModelCard
 from ._openai import OpenAIModel as OpenAIModel
 from ._standard import STANDARD_PROVIDERS as STANDARD_PROVIDERS
 
-__all__ = ["STANDARD_PROVIDERS", "ModelCard", "OpenAIModel"]
+__all__ = ["STANDARD_PROVIDERS", "AnthropicModel", "ModelCard", "OpenAIModel"]
 
 publish(globals(), __name__)

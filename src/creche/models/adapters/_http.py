@@ -33,6 +33,8 @@ PATIENCE = 0.1
 """Seconds in which the body of an answer ends after its last event, or else the connection is closed."""
 CONNECTING = 10.0
 """Seconds in which a connection is made."""
+SHAPE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading JSON of an unexpected shape raises: a text where an object should be, a null for a list."""
 _LONGEST_EVENT = 64 * 1024 * 1024
 _SHOWN = 300
 _SHORTEST_KEY = 8  # what stands for a key where none is needed may be a common word
@@ -298,7 +300,12 @@ class HttpAnswer:
             return
         except httpx2.HTTPError as error:
             raise self._connection.broken(error) from None
-        for chunk in self._reader.feed(event.event, event.data):
+        try:
+            chunks = tuple(self._reader.feed(event.event, event.data))
+        except SHAPE_ERRORS as error:
+            sentence = f"the stream had {event.data[:100]!r}, which the protocol does not have ({error!r})"
+            raise self._connection.error("malformed", sentence) from None
+        for chunk in chunks:
             self._chunks.append(chunk)
             self._is_finished = isinstance(chunk, Finished)
 

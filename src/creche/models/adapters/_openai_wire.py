@@ -131,10 +131,9 @@ def _encode(message: Message, dialect: Dialect) -> str:
         case AssistantMessage():
             return _encode_answer(message, dialect)
         case ToolMessage():
-            texts = [
-                part.text for part in seen_parts(message.parts, images=dialect.images) if isinstance(part, TextPart)
-            ]
-            result = "\n".join(texts) or ("(an image follows)" if message.parts and dialect.images else NO_OUTPUT)
+            seen = seen_parts(message.parts, images=dialect.images)
+            texts = [part.text for part in seen if isinstance(part, TextPart)]
+            result = "\n".join(texts) or ("(an image follows)" if seen else NO_OUTPUT)
             return canonical_json(
                 {"role": "tool", "tool_call_id": _call_id(message.call_id, dialect), "content": result}
             )

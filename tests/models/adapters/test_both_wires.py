@@ -1,0 +1,329 @@
+"""What holds for every adapter that asks over HTTP: a request, its answer, and each way in which it can fail."""
+
+import gc
+import logging
+import socket
+import warnings
+
+import pytest
+import trio
+
+from creche import AgentSpec, call, open_host, say, tool
+from creche.errors import ContextOverflowError, ModelError
+from creche.messages import AssistantMessage, ImagePart, ReasoningPart, TextPart, ToolCall, ToolMessage, UserMessage
+from creche.models import Usage
+from creche.session import AttemptFailed, RetryPlanned
+from creche.testing import (
+    check_log,
+    check_requests,
+    cut,
+    garbage,
+    page,
+    silent,
+    status,
+    think,
+    unended,
+    until,
+)
+
+KEY = "sk-secret-0123456789"
+USAGE = Usage(1, input_tokens=100, output_tokens=20, cached_tokens=80)
+
+
+async def test_an_answer_is_what_was_said(open_mock, ask):
+    async with open_mock([say("Hel", "lo", usage=USAGE)]) as (_, model):
+        answer = await ask(model)
+    assert answer.message().parts == (TextPart("Hello"),)
+    assert [delta.text for delta in answer.deltas] == ["Hel", "lo"]
+    assert (answer.finished.reason, answer.finished.usage) == ("stop", USAGE)
+
+
+async def test_calls_come_with_their_ids(open_mock, ask):
+    async with open_mock([say("Reading."), call("read", path="a"), call("read", path="b")]) as (_, model):
+        message = (await ask(model)).message()
+    assert message.text == "Reading."
+    assert [(each.name, each.arguments) for each in message.tool_calls] == [
+        ("read", '{"path":"a"}'),
+        ("read", '{"path":"b"}'),
+    ]
+    assert len({each.id for each in message.tool_calls}) == 2
+
+
+@pytest.mark.parametrize("finish", ["stop", "max-tokens", "refusal"])
+async def test_reasons_to_finish(finish, open_mock, ask):
+    async with open_mock([say("x", finish=finish)]) as (_, model):
+        assert (await ask(model)).finished.reason == finish
+
+
+async def test_the_first_delta_comes_before_the_last_was_sent(open_mock, make_adapter):
+    go_on = trio.Event()
+    async with open_mock([say("first"), until(go_on), say("last")]) as (_, model):
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+            async with lead.stream("hi") as deltas:
+                texts = []
+                async for delta in deltas:
+                    texts.append(delta.text)
+                    go_on.set()
+    assert texts == ["first", "last"]
+
+
+# ---------------------------------------------------------------- failures
+
+FAILURES = {
+    "bad key": (status(401, "Incorrect API key"), "credential"),
+    "unknown model": (status(404, "The model does not exist"), "unknown-model"),
+    "refused request": (status(400, "Unknown parameter"), "invalid-request"),
+    "overflow": (status(400, "prompt is too long: 300000 tokens"), "context-overflow"),
+    "no credit": (status(429, "You exceeded your current quota", kind="insufficient_quota"), "quota"),
+    "too many requests": (status(429, "slow down"), "rate-limit"),
+    "server error": (status(500, "oops"), "server"),
+    "bad gateway": (page("<h1>502</h1>", code=502), "server"),
+    "overloaded": (status(529, "Overloaded"), "overloaded"),
+    "a page": (page("<h1>Welcome</h1>"), "malformed"),
+    "cut at once": (cut(), "transport"),
+    "cut in the middle": ([say("half"), cut()], "stream-cut"),
+    "no end": ([say("half"), unended()], "stream-cut"),
+    "garbage": ([say("half"), garbage("event: x\ndata: {oops\n\n")], "malformed"),
+    "not an object": ([garbage("event: x\ndata: [1]\n\n")], "malformed"),
+    "bad bytes": ([garbage(b"data: \xff\xfe\n\n")], "malformed"),
+    "null delta": ([garbage('data: {"choices": [null], "type": "content_block_delta", "delta": 5}\n\n')], "malformed"),
+}
+NOT_RETRIED = {"credential", "unknown-model", "invalid-request", "context-overflow", "quota"}
+
+
+@pytest.mark.parametrize(("answer", "code"), FAILURES.values(), ids=FAILURES)
+async def test_a_failure_is_one_error_with_its_code(answer, code, open_mock, ask):
+    async with open_mock(answer) as (mock, model):
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+        await mock.wait_quiet()
+    assert caught.value.code == code
+    assert caught.value.retryable is (code not in NOT_RETRIED)
+    assert str(caught.value).startswith(f"{model.provider}: ")
+    assert KEY not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert isinstance(caught.value, ContextOverflowError) is (code == "context-overflow")
+
+
+@pytest.mark.parametrize("answer", [silent(), [say("half"), silent()]], ids=["before the first byte", "in the middle"])
+async def test_silence_is_a_timeout(answer, open_mock, ask):
+    async with open_mock(answer, silence=0.05) as (mock, model):
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+        await mock.wait_quiet()
+    assert caught.value.code == "timeout"
+    assert mock.hung_up == 1
+
+
+async def test_a_host_that_is_not_there_is_a_transport_error(make_adapter, ask):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        model = make_adapter(f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+    assert (caught.value.code, caught.value.retryable) == ("transport", True)
+
+
+@pytest.mark.parametrize("asked", [0.001, 7.5])
+async def test_what_the_provider_asks_to_wait_is_told(asked, open_mock, ask):
+    async with open_mock(status(429, "slow down", retry_after=asked)) as (_, model):
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+    assert caught.value.retry_after == asked
+
+
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ({"retry-after-ms": "1500"}, 1.5, 1.5),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0, 0),
+        ({"retry-after": "soon"}, None, None),
+    ],
+)
+async def test_a_wait_comes_in_more_than_one_form(headers, least, most, open_mock, ask):
+    async with open_mock(status(503, "busy", headers=headers)) as (_, model):
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+    assert caught.value.retry_after == least == most
+
+
+async def test_a_missing_key_is_told_before_anything_is_sent(make_adapter, wire, monkeypatch):
+    name = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[wire]
+    monkeypatch.delenv(name, raising=False)
+    model = make_adapter(
+        {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}[wire], api_key=None
+    )
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+        with pytest.raises(ModelError) as caught:
+            await lead.ask("hi")
+    assert str(caught.value) == (f"{wire}: there is no API key: set {name} (check the API key in the environment)")
+
+
+async def test_a_key_that_a_server_repeats_is_not_told(open_mock, ask, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with open_mock(status(401, f"Incorrect API key: {KEY}")) as (_, model):
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+    assert "Incorrect API key: ***" in str(caught.value)
+    assert KEY not in caplog.text.replace(str(status(401, f"Incorrect API key: {KEY}")), "")
+    assert KEY not in repr(model)
+
+
+async def test_an_empty_answer_is_no_answer(open_mock):
+    async with open_mock([say()], [think("hm")], [say("")]) as (_, model):
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+            with pytest.raises(ModelError) as caught:
+                await lead.ask("hi")
+            failed = lead.session.records("assistant/attempt")
+    assert caught.value.code in ("empty-response", "invalid-request")
+    assert failed[0].data.code == "empty-response"
+
+
+# ---------------------------------------------------------------- in an agent
+
+
+@tool(inline=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def test_retries_are_in_the_log_and_what_failed_leaves_no_trace(open_mock):
+    script = [status(529, "Overloaded"), [say("half"), cut()], [say("Done.", usage=USAGE)]]
+    async with open_mock(*script) as (mock, model):
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+            reply = await lead.ask("hi")
+            facts = [record.data for record in lead.session.records()]
+            check_log(lead.session)
+    assert reply.text == "Done."
+    assert reply.usage.requests == 3
+    assert [fact.code for fact in facts if isinstance(fact, AttemptFailed)] == ["overloaded", "stream-cut"]
+    assert [fact.attempt for fact in facts if isinstance(fact, RetryPlanned)] == [1, 2]
+    assert mock.requests[0].body == mock.requests[2].body
+
+
+async def test_a_call_and_its_result_go_round(open_mock):
+    async with open_mock([call("add", a=2, b=3)], [say("5")]) as (mock, model):
+        async with (
+            open_host(model=model) as host,
+            host.open_agent(AgentSpec("lead", tools=[add])) as lead,
+        ):
+            assert (await lead.ask("2+3?")).text == "5"
+            check_log(lead.session)
+    assert mock.requests[1].body.startswith(mock.requests[0].body.removesuffix(b"]}"))
+
+
+async def test_an_id_that_comes_again_in_another_answer_is_changed(open_mock, wire):
+    def again(request):
+        return [say("5")] if len(request.json["messages"]) > 5 else [call("add", a=2, b=3)]
+
+    async with open_mock(again) as (mock, model):
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[add])) as lead:
+            await lead.ask("2+3?")
+            ids = [message.call_id for message in lead.session.tool_results()]
+    assert len(ids) == len(set(ids))
+
+
+async def test_what_no_server_would_take_does_not_stay_in_the_way(open_mock, ask):
+    history = [
+        UserMessage("\ud800"),
+        AssistantMessage([ReasoningPart("hm"), ToolCall("c 1", name="functions.read", arguments="{oops")]),
+        ToolMessage("c 1", name="functions.read", parts="", is_error=True),
+        AssistantMessage([ReasoningPart("only")]),
+        UserMessage([ImagePart("QUJD", media_type="image/png"), TextPart("")]),
+    ]
+    async with open_mock([say("ok")]) as (mock, model):
+        await ask(model, *history)
+    assert b"oops" in mock.requests[0].body
+    mock.requests[0].body.decode()
+
+
+# ---------------------------------------------------------------- cancellation, connections, load
+
+
+@pytest.mark.parametrize("answer", [silent(), [say("half"), silent()]], ids=["before the first byte", "in the middle"])
+async def test_a_cancelled_turn_closes_its_connection(answer, open_mock):
+    async with open_mock(answer, [say("on")]) as (mock, model):
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lead.ask, "hi")
+                await mock.wait_requests(1)
+                nursery.cancel_scope.cancel()
+            await mock.wait_quiet()
+            assert mock.hung_up == 1
+            assert (await lead.ask("go on")).text == "on"
+            check_log(lead.session)
+
+
+async def test_connections_are_kept_until_the_host_ends(open_mock):
+    async with open_mock([say("a")], [say("b")], [say("c")]) as (mock, model):
+        async with open_host(model=model) as host:
+            for _ in range(2):
+                async with host.open_agent(AgentSpec("lead")) as lead:
+                    await lead.ask("hi")
+            assert mock.connections == 1
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+            await lead.ask("hi")
+        assert mock.connections == 2
+
+
+def test_an_adapter_serves_one_run_after_the_other(make_adapter):
+    from creche.testing import open_mock_provider
+
+    async def main():
+        async with open_mock_provider([[say("x")]]) as mock:
+            model = models[0] if models else make_adapter(mock)
+            models[:] = [model]
+            model._base_url = mock.openai_url if model.provider == "openai" else mock.anthropic_url
+            async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
+                return (await lead.ask("hi")).text
+
+    models = []
+    assert [trio.run(main), trio.run(main)] == ["x", "x"]
+
+
+async def test_200_streams_at_once_keep_to_the_limit(open_mock):
+    def answer(request):
+        return (
+            [say(*"one two three four five".split()), call("add", a=1, b=2)]
+            if len(request.json["messages"]) < 4
+            else [say("3")]
+        )
+
+    async with open_mock(answer, limit=20) as (mock, model):
+        async with open_host(model=model) as host:
+
+            async def one(number):
+                async with host.open_agent(AgentSpec(f"a{number}", tools=[add])) as agent:
+                    texts.append((await agent.ask("1+2?")).text)
+
+            texts = []
+            async with trio.open_nursery() as nursery:
+                for number in range(200):
+                    nursery.start_soon(one, number)
+    assert texts == ["3"] * 200
+    assert len(mock.requests) == 400
+    assert mock.most_streaming <= 20
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_no_generator_is_left_unfinished(name, make_adapter, ask):
+    """Rule: streams are drained or unwound, so trio finds no async generator to complain of."""
+    from creche.testing import open_mock_provider
+
+    async def main():
+        async with open_mock_provider([FAILURES[name][0], [say("ok")]]) as mock:
+            model = make_adapter(mock)
+            async with model.opened():
+                with pytest.raises(ModelError):
+                    await ask(model)
+                await ask(model)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unraisable = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.unraisablehook", unraisable.append)
+            trio.run(main)
+            gc.collect()
+    assert unraisable == []
