@@ -9,7 +9,7 @@ import trio.testing
 
 from creche import AgentSpec, FunctionModel, call, open_host, say, tool
 from creche.agent._asking import _way_back
-from creche.errors import AgentClosedError, AgentError, UnsupportedCapabilityError
+from creche.errors import AgentClosedError, AgentError
 from creche.messages import ImagePart, TextPart, UserMessage
 from creche.models import Usage
 from creche.session import MessageAccepted, MessagesDropped
@@ -106,14 +106,6 @@ async def test_what_no_model_could_be_given_is_refused_at_the_call(lead, message
             opened.agent.send(["a text among parts"])
         assert len(opened.agent.session) == 0
         assert (await opened.agent.ask([ImagePart("aGk=", media_type="image/png"), TextPart("look")])).text == "LOOK"
-
-
-async def test_structured_answers_are_refused_and_not_ignored(lead):
-    async with lead(echo) as opened:
-        with pytest.raises(UnsupportedCapabilityError) as caught:
-            await opened.agent.ask("hello", output=int)
-        assert str(caught.value) == "ask(output=...) is not offered by this version of creche; ask for text"
-        assert len(opened.agent.session) == 0
 
 
 # ---------------------------------------------------------------- nobody waits any more

@@ -179,7 +179,7 @@ async def test_a_provider_that_goes_lets_the_children_it_started_run_on(checked_
 
 def test_what_is_built_in_says_what_it_can_do():
     fresh, forked = spawn_provider(), fork_provider()
-    assert fresh.capabilities == SubagentCapabilities(depth=True, tool_filter=True, persona=True)
+    assert fresh.capabilities == SubagentCapabilities(output=True, depth=True, tool_filter=True, persona=True)
     assert forked.capabilities == SubagentCapabilities(depth=True, tool_filter=True)
     assert (fresh.inherits_parent_context, forked.inherits_parent_context) == (False, True)
 

@@ -447,11 +447,33 @@ def test_a_limit_that_this_version_does_not_hold_is_refused(limit):
     assert str(caught.value) == f"Budget({limit}=...) is not held by this version of creche; depth is"
 
 
-async def test_a_structured_answer_is_refused_before_anything_starts(checked_host):
+@attrs.frozen
+class Verdict:
+    ok: bool
+    reasons: list[str]
+
+
+async def test_a_child_can_be_held_to_a_class(checked_host):
+    model = FunctionModel(lambda request: [say('{"ok": true, "reasons": ["short"]}')])
+    async with checked_host(model) as checked, checked.host.open_agent(AgentSpec("lead")) as lead:
+        result = await spawn(lead, "Judge it.", output=Verdict)
+        assert result.output == Verdict(ok=True, reasons=["short"])
+        assert (await spawn(lead, "Say something.")).output is None
+
+
+async def test_a_child_whose_answer_does_not_fit_has_failed(checked_host):
+    model = FunctionModel(lambda request: [say("yes")])
+    async with checked_host(model) as checked, checked.host.open_agent(AgentSpec("lead")) as lead:
+        result = await spawn(lead, "Judge it.", output=Verdict)
+        assert (result.outcome, result.output, result.text) == ("failed", None, "yes")
+        assert result.diagnostic.startswith("ModelError (malformed): the answer does not fit Verdict: ")
+
+
+async def test_a_class_without_a_json_form_is_refused_before_anything_starts(checked_host):
     async with checked_host(FunctionModel(names)) as checked, checked.host.open_agent(AgentSpec("lead")) as lead:
-        with pytest.raises(UnsupportedCapabilityError) as caught:
+        with pytest.raises(TypeError) as caught:
             await spawn(lead, "A task.", output=int)
-        assert str(caught.value) == "subagent provider 'spawn' does not offer output="
+        assert str(caught.value) == "<class 'int'> is not a class with fields; give an attrs class or a TypedDict"
         assert len(lead.session) == 0
 
 

@@ -557,6 +557,19 @@ async def test_a_reset_is_a_way_to_leave():
         assert provider.hung_up == 1
 
 
+@pytest.mark.parametrize(("stream", "hung_up"), [(True, 1), (False, 0)])
+async def test_a_send_that_fails_is_a_client_that_left_unless_it_was_the_last(stream, hung_up, monkeypatch):
+    async def broken(self, *events):
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError
+
+    monkeypatch.setattr("creche.testing._mock_http.Connection._send", broken)
+    async with open_mock_provider([say("Hi")]) as provider:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await post(provider, stream=stream)
+        assert (provider.streaming, provider.hung_up) == (0, hung_up)
+
+
 @WIRES
 async def test_a_client_that_closes_after_the_last_event_has_not_left_early(wire_name):
     async with open_mock_provider([say("Hi")] * 5) as provider:

@@ -7,10 +7,11 @@ import attrs
 import trio
 
 from creche._util import NoPublicConstructor, as_one, final
-from creche.errors import AgentError, TurnCancelled, UnsupportedCapabilityError
+from creche.errors import AgentError, TurnCancelled
 from creche.models import ModelOptions, Route, Settings, Usage
 from creche.scope import Registry, ScopeKey
 from creche.session import Journal, Record, RecordAppended, SessionLog
+from creche.tools import output_shape
 
 from ._asking import Asking, turns_above
 from ._budget import DepthLimit
@@ -131,12 +132,13 @@ class Agent(metaclass=NoPublicConstructor):
 
     # ---------------------------------------------------------------- saying something to it
 
-    def send(self, message: Said, *, source: str = "user") -> Delivery:
+    def send(self, message: Said, *, source: str = "user", output: type[object] | None = None) -> Delivery:
         """Say something that gets a turn of its own. Synchronous: it is in the log on return.
 
         Args:
           message: What to say.
           source: Who says it; a `UserMessage` has its own.
+          output: A class for a structured answer, see `ask`.
 
         Returns:
           The message on its way; ``await delivery.reply()`` gives the answer.
@@ -144,8 +146,10 @@ class Agent(metaclass=NoPublicConstructor):
         Raises:
           AgentClosedError: It does not run any more.
           AgentError: There is nothing in the message, or nobody who says it.
+          TypeError: The class has no JSON form.
         """
-        return self._inbox.accept(self, message, "next-turn", source=source, wakes=True)
+        shape = None if output is None else output_shape(output)
+        return self._inbox.accept(self, message, "next-turn", source=source, wakes=True, output=shape)
 
     def steer(self, message: Said, *, source: str = "user") -> Delivery:
         """Say something that joins the next step of the open turn, and gives it one more if there would be none.
@@ -169,10 +173,13 @@ class Agent(metaclass=NoPublicConstructor):
 
         Args:
           message: What to say.
-          output: A class for a structured answer. Not offered by this version.
+          output: An attrs class or a TypedDict: the model is held to its JSON Schema for this turn, and the reply's
+            ``output`` is a value of it. An answer that does not fit is sent back once, with every problem.
 
         Raises:
-          ModelError: The model failed, and retries did not help.
+          ModelError: The model failed, and retries did not help; or its answer does not fit ``output``.
+          UnsupportedCapabilityError: The model cannot be held to a schema.
+          TypeError: The class has no JSON form.
           TurnCancelled: Somebody else cancelled the turn, or dropped the message.
           TurnRefused: A wrapper refused the step.
           LimitReachedError: A budget stopped it.
@@ -183,17 +190,19 @@ class Agent(metaclass=NoPublicConstructor):
           AgentError: It was asked from within its own turn, or by an agent that it waits for; either would wait
             for itself.
         """
-        if output is not None:
-            raise UnsupportedCapabilityError("ask(output=...) is not offered by this version of creche; ask for text")
-        async with Asking(self, message) as delivery:
+        async with Asking(self, message, output) as delivery:
             await delivery._wait()
         return delivery.reply_nowait()
 
     @asynccontextmanager
-    async def stream(self, message: Said) -> AsyncIterator[ReplyStream]:
+    async def stream(self, message: Said, *, output: type[object] | None = None) -> AsyncIterator[ReplyStream]:
         """Say something and read the answer as it comes.
 
         Leaving the block before the end withdraws the message or cancels its turn, like cancelling `ask`.
+
+        Args:
+          message: What to say.
+          output: A class for a structured answer, see `ask`.
 
         Yields:
           The deltas; when the iterator has ended, ``.reply`` is the whole.
@@ -210,7 +219,7 @@ class Agent(metaclass=NoPublicConstructor):
                       if isinstance(delta, TextDelta):
                           print(delta.text, end="")
         """
-        async with Asking(self, message) as delivery:
+        async with Asking(self, message, output) as delivery:
             yield ReplyStream._create(delivery)
 
     def cancel(self, cause: str = "user", *, keep_inbox: bool = False) -> None:

@@ -32,17 +32,18 @@ class Asking:
     Then it is withdrawn if no turn has claimed it; otherwise that turn is cancelled, and has settled by the end.
     """
 
-    __slots__ = ("_agent", "_delivery", "_said", "_turns")
+    __slots__ = ("_agent", "_delivery", "_output", "_said", "_turns")
 
-    def __init__(self, agent: "Agent", said: "Said") -> None:
+    def __init__(self, agent: "Agent", said: "Said", output: type[object] | None) -> None:
         self._agent = agent
         self._said = said
+        self._output = output
 
     @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> "Delivery":
         turns = begin_wait(self._agent)
         try:
-            self._delivery = self._agent.send(self._said)
+            self._delivery = self._agent.send(self._said, output=self._output)
         except BaseException:
             end_wait(self._agent, turns)
             raise

@@ -19,6 +19,7 @@ from creche.errors import AgentClosedError, AgentError
 from creche.messages import Part, UserMessage
 from creche.models import Delta
 from creche.session import Lane, MessageAccepted, MessagesClaimed, MessagesDropped, SessionLog
+from creche.tools import OutputShape
 
 from ._asking import begin_wait, end_wait
 from ._spec import Reply
@@ -45,6 +46,8 @@ class Delivery(metaclass=NoPublicConstructor):
     wakes: bool
     """Whether it starts a turn."""
     _agent: "Agent" = attrs.field(alias="agent", repr=False)
+    output: OutputShape | None = attrs.field(default=None, repr=False)
+    """What its answer has to look like."""
     claimed: bool = attrs.field(default=False, init=False)
     """Whether a turn has taken it."""
     result: outcome.Outcome[Reply] | None = attrs.field(default=None, init=False)
@@ -132,7 +135,16 @@ class Inbox:
             self._arrived.set()
 
     @trio.lowlevel.enable_ki_protection
-    def accept(self, agent: "Agent", message: Said, lane: Lane, *, source: str, wakes: bool) -> Delivery:
+    def accept(
+        self,
+        agent: "Agent",
+        message: Said,
+        lane: Lane,
+        *,
+        source: str,
+        wakes: bool,
+        output: OutputShape | None = None,
+    ) -> Delivery:
         """Log a message to the inbox's agent and take it in. Synchronous.
 
         Raises:
@@ -144,7 +156,7 @@ class Inbox:
         said = message if isinstance(message, UserMessage) else UserMessage(message, source=source)
         if not said.parts or not said.source:
             raise AgentError(f"a message needs a source and at least one part: {said!r}")
-        delivery = Delivery._create(f"m{len(self._session)}", said, lane, wakes, agent)
+        delivery = Delivery._create(f"m{len(self._session)}", said, lane, wakes, agent, output)
         self._session.append(MessageAccepted(delivery.id, lane=lane, message=said))
         (self.next_turn if lane == "next-turn" else self.next_step).append(delivery)
         if wakes and self._arrived is not None:

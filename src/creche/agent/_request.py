@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from creche.errors import ModelError
+from creche.errors import ModelError, UnsupportedCapabilityError
 from creche.messages import UserMessage
 from creche.models import (
     Assembler,
@@ -71,7 +71,7 @@ async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> Assistan
     last: tuple[str, str] | None = None
     while True:
         number += 1
-        model, prepared = await _prepare(agent, number)
+        model, prepared = await _prepare(agent, turn, number)
         route = (prepared.settings.provider, prepared.settings.model)
         asked, last = (asked + 1 if route == last else 1), route
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -98,14 +98,23 @@ async def _as_policy_says(event: RecoverRequest) -> Again | GiveUp:
     return GiveUp() if delay is None else Again(delay)
 
 
-async def _prepare(agent: "Agent", attempt: int) -> tuple[Model, PreparedCall]:
-    event = BuildRequest(agent, settings=agent.settings, attempt=attempt)
+async def _prepare(agent: "Agent", turn: "Turn", attempt: int) -> tuple[Model, PreparedCall]:
+    proposed = agent.settings
+    if turn.output is not None:
+        proposed = attrs.evolve(proposed, options=attrs.evolve(proposed.options, output_schema=turn.output.schema))
+    event = BuildRequest(agent, settings=proposed, attempt=attempt)
     settings = await agent.registry.around(event, at=agent.scope, innermost=_as_proposed)
     model = agent.route.model
     if settings.provider != model.provider:
         model = resolve_model(f"{settings.provider}:{settings.model}", agent.registry, agent.scope).model
         await agent.composer.keep_open(model)
-    return model, await model.prepare(settings)
+    prepared = await model.prepare(settings)
+    if settings.options.output_schema is not None and not prepared.capabilities.structured_output:
+        raise UnsupportedCapabilityError(
+            f"model {settings.model!r} of {settings.provider!r} is not known to hold its answer to a schema; "
+            "ask for text, or say that it can with a ModelCard"
+        )
+    return model, prepared
 
 
 async def _as_proposed(event: BuildRequest) -> Settings:

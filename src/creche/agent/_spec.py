@@ -14,6 +14,8 @@ from creche.tools import Mode, Tool, as_tools, present_as
 
 from ._budget import Budget
 
+ReplyOutcome = Literal["done", "truncated", "refused"]
+
 
 def _check_name(instance: object, _attribute: object, name: str) -> None:
     if not name or "/" in name or "*" in name or name != name.strip():
@@ -70,7 +72,9 @@ class Reply:
     """The text of its last message."""
     parts: tuple[AssistantPart, ...] = attrs.field(default=(), kw_only=True)
     """The whole of its last message."""
-    outcome: Literal["done", "truncated", "refused"] = attrs.field(default="done", kw_only=True)
+    output: object = attrs.field(default=None, kw_only=True)
+    """The structured answer that was asked for with ``output=``; ``None`` without, and if the outcome is not ``"done"``."""
+    outcome: ReplyOutcome = attrs.field(default="done", kw_only=True)
     """``"truncated"`` when an answer of the turn hit the limit of tokens, ``"refused"`` when the model would not."""
     usage: Usage = attrs.field(factory=Usage, kw_only=True)
     """What this turn's own requests cost, failed attempts included."""

@@ -24,12 +24,13 @@ from creche.errors import (
     AgentError,
     CrecheError,
     InternalError,
+    InvalidArgumentsError,
     LimitReachedError,
     TurnCancelled,
     TurnRefused,
 )
 from creche.messages import AssistantMessage, ToolSchema, UserMessage
-from creche.models import FinishReason, Usage
+from creche.models import FinishReason, Usage, model_error
 from creche.prompt import AssembleContext, assemble, join_context_sections, render_context_sections, render_prompt
 from creche.scope import Owner
 from creche.session import (
@@ -43,17 +44,20 @@ from creche.session import (
     flush_closing,
     project_snapshot,
 )
+from creche.tools import OutputShape
 
 from ._asking import turns_above
 from ._events import Enter, PreStep, Reject, TurnStopping
 from ._inbox import Delivery
 from ._request import run_step
-from ._spec import Reply
+from ._spec import Reply, ReplyOutcome
 
 if TYPE_CHECKING:
     from ._agent import Agent
 
 NO_USAGE = Usage()
+MOST_SENT_BACK = 1
+"""How often an answer that does not fit its schema is sent back to the model."""
 _NOTHING_SAID = AssistantMessage(())
 
 
@@ -85,6 +89,12 @@ class Turn:
     """Why that ended."""
     is_over: bool = False
     """Whether it has ended."""
+    output: OutputShape | None = None
+    """What its answer has to look like: what the newest of its deliveries says that says anything."""
+    value: object = None
+    """The structured answer, once it is read."""
+    sent_back: int = 0
+    """How often an answer did not fit and was sent back."""
     is_truncated: bool = False
     """Whether an answer hit the limit of tokens; a later answer does not mend that."""
 
@@ -165,12 +175,17 @@ def _completed(turn: Turn) -> Ending:
     reply = Reply(
         turn.message.text,
         parts=turn.message.parts,
-        outcome="truncated" if turn.is_truncated else "refused" if turn.finish == "refusal" else "done",
+        output=turn.value,
+        outcome=_outcome(turn),
         usage=turn.usage,
         usage_tree=turn.usage if turn.tree is NO_USAGE else turn.usage + turn.tree,
         turn=turn.number,
     )
     return Ending("max-tokens" if turn.is_truncated else "completed", "", outcome.Value(reply))
+
+
+def _outcome(turn: Turn) -> ReplyOutcome:
+    return "truncated" if turn.is_truncated else "refused" if turn.finish == "refusal" else "done"
 
 
 def _failed(agent: "Agent", turn: Turn, error: Exception) -> Ending:
@@ -245,12 +260,31 @@ async def _run_steps(agent: "Agent", turn: Turn) -> None:
             goes_on = await run_step(agent, turn, plan)
         finally:
             agent.session.append(_STEP_ENDED)
+        if not goes_on and turn.output is not None and _outcome(turn) == "done":
+            _read_output(agent, turn, turn.output)
         if not goes_on and not agent._inbox.next_step:
             await agent.registry.around(TurnStopping(agent, turn=turn.number), at=agent.scope, innermost=_stop)
             if not agent._inbox.next_step:
                 return
         # What waits is not claimed for a turn that has been cancelled meanwhile.
         await trio.lowlevel.checkpoint_if_cancelled()
+
+
+def _read_output(agent: "Agent", turn: Turn, shape: OutputShape) -> None:
+    """Read the structured answer, or send it back. Synchronous.
+
+    Raises:
+      ModelError: It does not fit, and was sent back before.
+    """
+    try:
+        turn.value = shape.read(turn.message.text)
+    except InvalidArgumentsError as error:
+        if turn.sent_back == MOST_SENT_BACK:
+            text = f"the answer does not fit {shape.cls.__name__}: {error}"
+            raise model_error("malformed", text, provider=agent.settings.provider) from None
+        turn.sent_back += 1
+        told = f"Your answer does not fit its schema: {error}. Answer again, with one JSON object and nothing else."
+        agent._inbox.accept(agent, told, "next-step", source="structured-output", wakes=True)
 
 
 async def _stop(event: TurnStopping) -> bool:
@@ -260,6 +294,8 @@ async def _stop(event: TurnStopping) -> bool:
 async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
     claimed = agent._inbox.claim(with_turn=step == 1)
     turn.deliveries += claimed
+    for delivery in claimed:
+        turn.output = delivery.output or turn.output
     assembly = await assemble(agent.registry, AssembleContext.of(agent))
     contexts = join_context_sections(render_context_sections(assembly))
     snapshot = project_snapshot(agent.session.snapshot, contexts)

@@ -2,20 +2,24 @@
 
 import json
 import time
-from typing import TextIO, cast
+from collections.abc import Callable
+from typing import cast
 
 from creche.agent import Agent, LimiterWaited
 from creche.host import Host
+from creche.models import Usage
 from creche.scope import Fault
 from creche.session import (
     AssistantSaid,
     AttemptFailed,
     RecordAppended,
     RetryPlanned,
+    RouteNoted,
     SubagentEnded,
     SubagentStarted,
     ToolCalled,
     ToolReturned,
+    TurnEnded,
 )
 
 WIDTH = 96
@@ -23,32 +27,49 @@ WIDTH = 96
 
 
 class Progress:
-    """Writes what happens to a stream, with the seconds since the beginning; to none if there is none."""
+    """Tells what happens in lines, with the seconds since the beginning.
 
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
+    Args:
+      write: Writes a line; nothing is told without it.
+      speaker: Path of an agent whose answers are shown elsewhere.
+    """
+
+    def __init__(self, write: Callable[[str], None] | None, *, speaker: str = "") -> None:
+        self._write = write
+        self._speaker = speaker
         self._begun = time.monotonic()
         self._paths: dict[str, str] = {}
+        self._routes: dict[str, str] = {}
+        self._lead: Agent | None = None
         self.location: str | None = None
         """Where the log is, once it is known."""
+        self.stopped: list[str] = []
+        """Paths of the agents whose turn was cancelled."""
+
+    @property
+    def where(self) -> str:
+        """Where the log is, for people."""
+        return f"log: {self.location}" if self.location is not None else "nothing was logged"
+
+    @property
+    def usage(self) -> Usage:
+        """What all agents cost so far."""
+        return Usage() if self._lead is None else self._lead.usage
 
     def follow(self, host: Host, lead: Agent) -> None:
         """Follow every agent of a host from here on."""
-        self.location = lead.journal.location
-        if self._stream is None:
-            return
+        self._lead, self.location = lead, lead.journal.location
         host.registrar.on(RecordAppended, self._record)
-        host.registrar.on(LimiterWaited, lambda event: self.line(event.agent_path, "waits for the model's limit"))
-        host.registrar.on(Fault, lambda event: self.line(event.owner, f"failed {event.what}: {event.error!r}"))
+        if self._write is not None:
+            host.registrar.on(LimiterWaited, lambda event: self.line(event.agent_path, "waits for the model's limit"))
+            host.registrar.on(Fault, lambda event: self.line(event.owner, f"failed {event.what}: {event.error!r}"))
 
     def line(self, path: str, text: str) -> None:
-        """Write one line."""
-        assert self._stream is not None, "without a stream nothing is followed"
-        shown = "".join(char if char.isprintable() else " " for char in text)
-        whole = f"{time.monotonic() - self._begun:6.2f}s  {path:<22} {shown}"
-        self._stream.write(whole if len(whole) <= WIDTH else whole[: WIDTH - 3] + "...")
-        self._stream.write("\n")
-        self._stream.flush()
+        """Tell one thing about an agent."""
+        if self._write is not None:
+            shown = "".join(char if char.isprintable() else " " for char in text)
+            whole = f"{time.monotonic() - self._begun:6.2f}s  {path:<22} {shown}"
+            self._write(whole if len(whole) <= WIDTH else whole[: WIDTH - 3] + "...")
 
     def _record(self, event: RecordAppended) -> None:
         told = self._tell(event)
@@ -56,26 +77,39 @@ class Progress:
             self.line(event.agent_path, told)
 
     def _tell(self, event: RecordAppended) -> str | None:
-        told = None
         match event.record.data:
+            case TurnEnded("cancelled"):
+                self.stopped.append(event.agent_path)
             case SubagentStarted(name, provider=provider, session_id=session_id):
                 self._paths[session_id] = name
-                told = f"starts {name} ({provider})"
+                return f"starts {name} ({provider})"
             case SubagentEnded(session_id, outcome=outcome):
-                told = f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
+                return f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
             case ToolCalled(name=name, arguments=arguments):
-                told = f"calls {name} {_short(arguments)}"
+                return f"calls {name} {_short(arguments)}"
             case ToolReturned(message, code=code) if code:
-                told = f"is told that {message.name} failed ({code}): {message.text}"
+                return f"is told that {message.name} failed ({code}): {message.text}"
             case AssistantSaid(message) if message.text and not message.tool_calls:
-                told = f"says {message.text.splitlines()[0]}"
-            case AttemptFailed(error):
-                told = f"got no answer: {error}"
-            case RetryPlanned(delay=delay):
-                told = f"asks again in {delay:.1f} s"
+                return None if event.agent_path == self._speaker else f"says {message.text.splitlines()[0]}"
+            case RouteNoted(provider, model=model):
+                return self._note_route(event.agent_path, f"{provider}:{model}")
+            case AttemptFailed() | RetryPlanned() as failure:
+                return _describe_failure(failure)
             case _:
                 pass  # the rest is for the log
-        return told
+        return None
+
+    def _note_route(self, path: str, route: str) -> str | None:
+        """Tell a model that is another one than before; for an agent that is new, another than its parent's."""
+        before = self._routes.get(path) or self._routes.get(path.rpartition("/")[0])
+        self._routes[path] = route
+        return None if before in (None, route) else f"asks {route}"
+
+
+def _describe_failure(failure: AttemptFailed | RetryPlanned) -> str | None:
+    if isinstance(failure, RetryPlanned):
+        return f"asks again in {failure.delay:.1f} s"
+    return None if failure.code == "cancelled" else f"got no answer: {failure.error}"
 
 
 def _short(arguments: str) -> str:

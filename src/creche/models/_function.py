@@ -24,7 +24,7 @@ class FunctionModel:
       model: Name of the model in settings.
       limit: How many requests may be under way at once; any number if absent.
       context_window: Tokens that fit, for tests of limits.
-      capabilities: What the model claims to be able to do.
+      capabilities: What the model claims to be able to do; images and structured answers if absent.
       retry: How failed attempts are tried again.
     """
 
@@ -50,7 +50,7 @@ class FunctionModel:
         self._function = function
         self._who = f"the model function {getattr(function, '__qualname__', function)!r}"
         self._context_window = context_window
-        self._capabilities = capabilities or Capabilities()
+        self._capabilities = capabilities or Capabilities(images=True, structured_output=True)
         self._retry = retry or RetryPolicy()
         self._prepared: PreparedCall | None = None
 

@@ -17,7 +17,7 @@ from creche.presets import new_header
 from creche.prompt import AssembleContext, RuntimeContext, Text, context_order
 from creche.scope import Registrar, SetupItem
 from creche.session import SessionLog, SubagentStarted
-from creche.tools import Execution, Guard, Restriction, restrict
+from creche.tools import Execution, Guard, Restriction, output_shape, restrict
 
 from ._provider import SubagentCapabilities, SubagentProvider, SubagentRequest, SubagentResult, run_subagent
 from ._settlement import settle
@@ -52,7 +52,7 @@ async def spawn(
       deny: Tools that it inherits and does not see.
       preset: A preset to compose it under instead of its parent's scope. A tool that is visible there and not
         to the parent must be in the preset's ``grants``.
-      output: A class for a structured answer; the provider ``spawn`` does not offer it in this version.
+      output: A class for a structured answer, as for `creche.agent.Agent.ask`.
       model: Another model than the one the parent asks at the moment.
       budget: Tighter limits for the child and everything below it.
 
@@ -65,6 +65,7 @@ async def spawn(
       ConfigError: The name cannot be one.
       NotRegisteredError: There is no such preset or model provider, or no subagent provider ``spawn``.
       AgentClosedError: The parent does not run any more.
+      TypeError: The class for the answer has no JSON form.
 
     Example:
       Two tasks at once; whatever becomes of one, both have a result::
@@ -141,7 +142,7 @@ def spawn_provider() -> SubagentProvider:
     return SubagentProvider(
         "spawn",
         run=_run_spawn,
-        capabilities=SubagentCapabilities(depth=True, tool_filter=True, persona=True),
+        capabilities=SubagentCapabilities(output=True, depth=True, tool_filter=True, persona=True),
     )
 
 
@@ -171,6 +172,8 @@ def _whom_it_works_for(context: AssembleContext) -> str:
 
 
 async def _run_spawn(request: SubagentRequest) -> SubagentResult:
+    if request.output is not None:
+        output_shape(request.output)  # a class without a JSON form is refused before anything starts
     filters = [restrict(allow=request.allow, deny=request.deny)] if request.has_filter else []
     spec = AgentSpec(request.name, model=request.model, persona=request.persona, setup=filters, budget=request.budget)
     return await _run_child(request, spec, "spawn", None)
@@ -216,7 +219,7 @@ async def _run_child(
         parent.session.append(started)
         delivery: Delivery | None = None
         try:
-            delivery = child.send(UserMessage(request.prompt, source="agent"))
+            delivery = child.send(UserMessage(request.prompt, source="agent"), output=request.output)
             await child.run_until_read()
         finally:
             if child.children:

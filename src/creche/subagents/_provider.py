@@ -91,6 +91,8 @@ class SubagentResult:
     """Path of the agent it was."""
     session_id: str = attrs.field(default="", kw_only=True)
     """Its session."""
+    output: object = attrs.field(default=None, kw_only=True)
+    """The structured answer that was asked for with ``output=``; ``None`` without, and if the outcome is not ``"done"``."""
 
 
 @attrs.frozen

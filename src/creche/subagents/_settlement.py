@@ -63,11 +63,17 @@ def settle(parent: Agent, child: Agent, delivery: Delivery | None) -> SubagentRe
         usage=child.usage,
         path=child.path,
         session_id=child.id,
+        output=_output(how, delivery),
     )
     parent.session.append(
         SubagentEnded(child.id, outcome=how, text=result.text, diagnostic=result.diagnostic, usage=result.usage)
     )
     return result
+
+
+def _output(how: Outcome, delivery: Delivery | None) -> object:
+    result = delivery.result if how == "done" and delivery is not None else None
+    return result.value.output if isinstance(result, outcome.Value) else None
 
 
 def _ending(session: SessionLog, delivery: Delivery | None) -> tuple[Outcome, str]:

@@ -3,6 +3,7 @@
 from creche._util import publish
 
 from ._batch import run_calls as run_calls
+from ._output import OutputShape as OutputShape, output_shape as output_shape
 from ._pipeline import execute_call as execute_call
 from ._stages import (
     Deny as Deny,
@@ -42,6 +43,7 @@ __all__ = [
     "Execution",
     "Guard",
     "Mode",
+    "OutputShape",
     "PostExecute",
     "PreExecute",
     "Presentation",
@@ -55,6 +57,7 @@ __all__ = [
     "as_tools",
     "execute_call",
     "native_provider",
+    "output_shape",
     "present_as",
     "restrict",
     "run_calls",

@@ -140,16 +140,31 @@ def _read_docstring(owner: str, text: str) -> tuple[str, dict[str, str]]:
     return description, {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
 
 
+def describe_class(cls: type) -> dict[str, object]:
+    """Return the JSON Schema of an attrs class or a TypedDict.
+
+    Raises:
+      TypeError: It is no such class, or one of its fields has no JSON form.
+    """
+    if not is_class(cls):
+        raise TypeError(f"{cls!r} is not a class with fields; give an attrs class or a TypedDict")
+    return _two_walks(lambda builder: builder.fields_schema(cls))
+
+
 def _parameters_schema(owner: str, members: Sequence[Parameter], notes: Mapping[str, str]) -> dict[str, object]:
+    return _two_walks(lambda builder: builder.object_schema("parameter", owner, members, notes))
+
+
+def _two_walks(walk: "Callable[[_Builder], dict[str, object]]") -> dict[str, object]:
     draft = _Builder(None)
     try:
-        schema = draft.object_schema("parameter", owner, members, notes)
+        schema = walk(draft)
     except _UnsupportedError as error:
         raise TypeError(str(error)) from None
     if not draft.uses:
         return schema
     final = _Builder([cls for cls, uses in draft.uses.items() if uses > 1])
-    schema = final.object_schema("parameter", owner, members, notes)
+    schema = walk(final)
     return schema | {"$defs": final.definitions} if final.definitions else schema
 
 
@@ -218,15 +233,15 @@ class _Builder:
     def _class(self, cls: type) -> dict[str, object]:
         self.uses[cls] += 1
         if self._shared is not None and cls not in self._shared:
-            return self._fields(cls)
+            return self.fields_schema(cls)
         if cls not in self._names:
             same = sum(other.__name__ == cls.__name__ for other in self._names)
             name = self._names[cls] = f"{cls.__name__}_{same + 1}" if same else cls.__name__
             self.definitions[name] = None  # its place in the order; the class may contain itself
-            self.definitions[name] = self._fields(cls)
+            self.definitions[name] = self.fields_schema(cls)
         return {"$ref": f"#/$defs/{self._names[cls]}"}
 
-    def _fields(self, cls: type) -> dict[str, object]:
+    def fields_schema(self, cls: type) -> dict[str, object]:
         owner = f"class {cls.__name__!r}"
         try:
             members, notes = read_fields(cls)

@@ -1,7 +1,7 @@
 """From the events of Anthropic's messages to chunks.
 
 Rule 1: what an event does not have may be absent, null or empty, and a kind of event or block that is not known is
-left out; what the model says is told from the rest by the kind of its block.
+left out. What has another type than the wire gives it is a `TypeError`, which whoever feeds the reader translates.
 Rule 2: the answer is over with ``message_stop``, or with the body if a reason to stop has come.
 Rule 3: the counts of tokens grow as the answer does, and each event says them anew.
 """
@@ -64,7 +64,7 @@ class MessagesReader:
     def __init__(self, error: Callable[[str, str], ModelError], *, provider: str) -> None:
         self._error = error
         self._provider = provider
-        self._blocks: dict[object, _Block] = {}
+        self._blocks: dict[int | None, _Block] = {}
         self._calls = 0
         self._reason = ""
         self._counts: dict[str, int] = {}
@@ -74,13 +74,10 @@ class MessagesReader:
         if not data:
             return []
         body = self._decode(data)
-        match _text(body.get("type")) or event:
-            case "content_block_delta":
-                return self._continue(_index(body), _object(body.get("delta")))
-            case "content_block_start":
-                return self._begin(_index(body), _object(body.get("content_block")))
-            case "content_block_stop":
-                return self._leave(_index(body))
+        kind = _text(body.get("type")) or event
+        if kind.startswith("content_block_"):
+            return self._read_block(kind, body)
+        match kind:
             case "message_start":
                 self._count(_object(_object(body.get("message")).get("usage")))
                 return [UsageReported(self._usage())]
@@ -89,7 +86,7 @@ class MessagesReader:
                 self._count(_object(body.get("usage")))
             case "message_stop":
                 return self._finish()
-            case kind:
+            case _:
                 if kind == "error" or body.get("error"):
                     raise self._failed(body)
         return []
@@ -114,9 +111,22 @@ class MessagesReader:
         text = text or canonical_json(body)
         return self._error(failure_of_status(0, text, kind=kind), f"in the middle of an answer: {text}")
 
-    def _begin(self, index: object, said: _Object) -> list[Chunk]:
-        chunks = self._leave(index)
-        block = self._blocks[index] = self._open(_text(said.get("type")))
+    def _read_block(self, kind: str, body: _Object) -> list[Chunk]:
+        index = body.get("index")
+        place = index if isinstance(index, int) else None
+        match kind:
+            case "content_block_start":
+                return self._begin(place, _object(body.get("content_block")))
+            case "content_block_delta":
+                return self._continue(place, _object(body.get("delta")))
+            case "content_block_stop":
+                return self._leave(place)
+            case _:
+                return []
+
+    def _begin(self, place: int | None, said: _Object) -> list[Chunk]:
+        chunks = self._leave(place)
+        block = self._blocks[place] = self._open(_text(said.get("type")))
         match block.kind:
             case "text":
                 chunks += _spoken(_text(said.get("text")))
@@ -137,11 +147,11 @@ class MessagesReader:
         self._calls += kind == "tool_use"
         return block
 
-    def _continue(self, index: object, delta: _Object) -> list[Chunk]:
+    def _continue(self, place: int | None, delta: _Object) -> list[Chunk]:
         kind = _text(delta.get("type"))
-        block = self._blocks.get(index)
+        block = self._blocks.get(place)
         if block is None:
-            block = self._blocks[index] = self._open(_BLOCK_OF_DELTA.get(kind, ""))
+            block = self._blocks[place] = self._open(_BLOCK_OF_DELTA.get(kind, ""))
         match block.kind, kind:
             case "text", "text_delta":
                 return _spoken(_text(delta.get("text")))
@@ -157,8 +167,8 @@ class MessagesReader:
                 pass  # such as a citation
         return []
 
-    def _leave(self, index: object) -> list[Chunk]:
-        block = self._blocks.pop(index, None)
+    def _leave(self, place: int | None) -> list[Chunk]:
+        block = self._blocks.pop(place, None)
         if block is None:
             return []
         if block.kind == "tool_use" and not block.has_arguments:
@@ -172,7 +182,7 @@ class MessagesReader:
         reason = self._reason or "end_turn"
         if reason not in _REASONS:
             raise self._error("malformed", f"the answer ended with {reason!r}, which the protocol does not have")
-        chunks = [chunk for index in list(self._blocks) for chunk in self._leave(index)]
+        chunks = [chunk for place in list(self._blocks) for chunk in self._leave(place)]
         finish = _REASONS[reason]
         if finish in ("stop", "tool-calls"):
             finish = "tool-calls" if self._calls else "stop"  # servers disagree; the calls are there or not
@@ -204,13 +214,16 @@ def _thought(text: str) -> list[Chunk]:
 
 
 def _object(value: object) -> _Object:
-    return cast("_Object", value) if isinstance(value, dict) else {}
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return cast("_Object", value)
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _index(body: _Object) -> object:
-    index = body.get("index")
-    return index if isinstance(index, int) else None
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -14,7 +14,7 @@ Rule 4: thinking goes back only to the provider that signed it, as it came.
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Literal, assert_never
+from typing import assert_never
 
 import attrs
 
@@ -39,13 +39,10 @@ from .._request import ModelOptions, ModelRequest
 from ._cards import Thinking
 from ._wire import NO_OUTPUT, NO_TEXT, seen_parts, wire_arguments, wire_id, wire_name
 
-UNTHINKING = ("none", "off")
-"""Efforts that switch thinking off."""
-THINKING_MARK = "t:"
-"""Stands before the signature of a thinking block, behind the provider's name."""
-REDACTED_MARK = "r:"
-"""Stands before the data of a redacted one."""
+THINKING_MARK, REDACTED_MARK = "t:", "r:"
+"""What a signature has behind the provider's name: that of a thinking block, or the data of a redacted one."""
 
+_UNTHINKING = ("none", "off")
 _BREAKPOINT = '"cache_control":{"type":"ephemeral"}'
 _BUDGETS = {"low": 2_048, "medium": 8_192}
 _LARGEST_BUDGET = 16_384
@@ -101,7 +98,7 @@ def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
 def _thinking(effort: str | None, way: Thinking | None, max_tokens: int) -> dict[str, object] | None:
     if effort is None:
         return None
-    if effort in UNTHINKING:
+    if effort in _UNTHINKING:
         return {"type": "disabled"}
     if way == "adaptive":
         return {"type": "adaptive", "display": "summarized"}
@@ -122,8 +119,10 @@ def _output_config(options: ModelOptions, thinking: dict[str, object] | None) ->
 
 
 def _tool_choice(choice: str | None, thinking: dict[str, object] | None) -> dict[str, object] | None:
-    if choice is None or choice in ("auto", "none"):
-        return None if choice is None else {"type": choice}
+    if choice is None:
+        return None
+    if choice in ("auto", "none"):
+        return {"type": choice}
     if thinking is not None and thinking["type"] == "enabled":
         return {"type": "auto"}  # with a budget to think the server refuses to be told what to call
     return {"type": "any"} if choice == "required" else {"type": "tool", "name": wire_name(choice)}
@@ -131,11 +130,11 @@ def _tool_choice(choice: str | None, thinking: dict[str, object] | None) -> dict
 
 def _tools(tools: Sequence[ToolSchema]) -> str:
     schemas = [
-        f'{{"name":{canonical_json(wire_name(tool.name))},"description":{canonical_json(tool.description)},'
+        f'"name":{canonical_json(wire_name(tool.name))},"description":{canonical_json(tool.description)},'
         f'"input_schema":{tool.parameters}'
         for tool in tools
     ]
-    return f"[{'},'.join(schemas)},{_BREAKPOINT}}}]"
+    return f"[{{{'},{'.join(schemas)},{_BREAKPOINT}}}]"
 
 
 def _system(request: ModelRequest) -> str:
@@ -177,7 +176,7 @@ def _messages(messages: Sequence[Message], dialect: Dialect) -> Iterable[str]:
         yield _message("system", prompts)
 
 
-def _message(role: Literal["system", "user", "assistant"], blocks: Iterable[str]) -> str:
+def _message(role: str, blocks: Iterable[str]) -> str:
     return f'{{"role":"{role}","content":[{",".join(blocks)}]}}'
 
 
@@ -206,10 +205,8 @@ def _encode(message: Message, dialect: Dialect) -> str:
 
 
 def _blocks(parts: Iterable[Part], dialect: Dialect) -> list[str]:
-    return [
-        _image(part) if isinstance(part, ImagePart) else _text(part.text)
-        for part in seen_parts(parts, images=dialect.images)
-    ]
+    seen = seen_parts(parts, images=dialect.images)
+    return [_image(part) if isinstance(part, ImagePart) else _text(part.text) for part in seen]
 
 
 def _text(text: str) -> str:

@@ -78,8 +78,8 @@ DEEPSEEK_CARDS: Mapping[str, ModelCard] = MappingProxyType(
 )
 """Models of DeepSeek."""
 
-UNKNOWN = ModelCard()
-"""The card of a model that is not in the table: it gets text and tools, and notes in place of images."""
+UNKNOWN = ModelCard(capabilities=Capabilities(structured_output=True))
+"""The card of a model that is not in the table: it gets notes in place of images, and is trusted with schemas."""
 
 
 def find_card(name: str, *tables: Mapping[str, ModelCard]) -> ModelCard:

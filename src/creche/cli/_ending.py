@@ -1,0 +1,67 @@
+"""How a command ends: its exit code, its result, and the one sentence about what went wrong.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from typing import TextIO, cast
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class WrongUsage(Exception):  # noqa: N818 - raised as a statement about what was typed
+    """What was typed cannot be done; the message is a sentence for who typed it."""
+
+
+def tell(text: str) -> int:
+    """Write the result; one that nobody can read is a failure, and a reader that has left needs no words."""
+    if (code := check_stdout()) is not None:
+        return code
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would fail once more when the interpreter closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return unread(error)
+    return 0
+
+
+def unread(error: OSError) -> int:
+    """Return the exit code of a result that could not be written, and say why if there is somebody to hear it."""
+    return FAILED if isinstance(error, BrokenPipeError) else complain(f"no result: {error.strerror}", FAILED)
+
+
+def check_stdout() -> int | None:
+    """Return an exit code, and say why, if the process was started without a stdout."""
+    if cast("TextIO | None", sys.stdout) is None:
+        return complain("no result: stdout is closed", FAILED)
+    return None
+
+
+def complain(sentence: str, code: int) -> int:
+    """Write a sentence for people and return the exit code."""
+    write_line(f"creche: {sentence}")
+    return code
+
+
+def write_line(line: str) -> None:
+    """Write a line to stderr."""
+    stream = cast("TextIO | None", sys.stderr)
+    if stream is not None:
+        with suppress(OSError):  # there is nowhere left to say so
+            stream.write(f"{line}\n")
+            stream.flush()
+
+
+def problem_with(folder: str) -> str | None:
+    """Return why a folder cannot be read."""
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        return error.strerror
+    except ValueError as error:
+        return str(error)
+    return None
