@@ -130,7 +130,8 @@ async def test_a_class_without_fields_is_refused_at_once(wrong, lead):
 async def test_a_stream_has_the_value_too():
     async with (
         open_host(model=scripted(say('{"city": ', '"Rome"}'))) as host,
-        host.open_agent(AgentSpec("lead")) as lead,lead.stream("Where?", output=Place) as deltas
+        host.open_agent(AgentSpec("lead")) as lead,
+        lead.stream("Where?", output=Place) as deltas,
     ):
         assert len([delta async for delta in deltas]) == 2
         assert deltas.reply.output == {"city": "Rome"}

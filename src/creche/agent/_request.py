@@ -267,6 +267,6 @@ def _answered(answer: Assembler, provider: str) -> AssistantSaid:
     if finished is None:
         raise model_error("stream-cut", "the answer ended before it was complete", provider=provider)
     message = answer.message()
-    if finished.reason in ("stop", "tool-calls") and not message.text and not message.tool_calls:
+    if finished.reason in ("stop", "tool-calls") and not message.text.strip() and not message.tool_calls:
         raise model_error("empty-response", "the model answered nothing", provider=provider)
     return AssistantSaid(message, stream=answer.stream(), finish=finished.reason, usage=finished.usage)

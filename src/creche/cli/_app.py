@@ -15,7 +15,7 @@ from creche.session import JsonlStore
 from ._demo import survey
 from ._ending import FAILED, INTERRUPTED, USAGE, complain, problem_with, tell, write_line
 from ._progress import Progress
-from ._run import run
+from ._run import EPILOGUE, run
 from ._state import state_folder
 
 app = cyclopts.App(
@@ -26,7 +26,7 @@ app = cyclopts.App(
         "`creche run` gives a task to a real model."
     ),
 )
-app.command(run)
+app.command(run, help_epilogue=EPILOGUE)
 
 
 @app.command

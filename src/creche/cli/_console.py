@@ -10,10 +10,6 @@ from typing import TextIO
 
 import trio
 
-from creche.agent import Agent, DeltaStreamed
-from creche.models import TextDelta, ToolCallDelta
-from creche.session import AssistantSaid, AttemptFailed, RecordAppended, RetryPlanned
-
 
 class Console:
     """Writes text to stdout as it comes, and lines to stderr."""
@@ -80,9 +76,10 @@ class Console:
     def _next(self) -> tuple[TextIO, str]:
         """Take what goes to one of the two in a row."""
         stream, text = self._waiting.popleft()
+        texts = [text]
         while self._waiting and self._waiting[0][0] is stream:
-            text += self._waiting.popleft()[1]
-        return stream, text
+            texts.append(self._waiting.popleft()[1])
+        return stream, "".join(texts)
 
     def _write(self, stream: TextIO, text: str) -> None:
         # Past the stream's own buffer: a thread that is left behind in a write must not hold its lock at the end.
@@ -95,17 +92,3 @@ class Console:
         except OSError as error:
             if stream is sys.stdout:
                 self.error = error
-
-
-class Speech:
-    """Hears an agent speak and writes what it says: the text of all its answers, each on lines of its own.
-
-    Args:
-      console: Where it is written.
-      tell_anew: Called when an attempt failed whose beginning is written already, and is made again.
-    """
-
-    def __init__(self, console: Console, agent: Agent) -> None:
-        self._console = console
-        self._path = agent.path
-        self._has_begun = False

@@ -77,39 +77,36 @@ class Progress:
             self.line(event.agent_path, told)
 
     def _tell(self, event: RecordAppended) -> str | None:
+        told = None
         match event.record.data:
             case TurnEnded("cancelled"):
                 self.stopped.append(event.agent_path)
             case SubagentStarted(name, provider=provider, session_id=session_id):
                 self._paths[session_id] = name
-                return f"starts {name} ({provider})"
+                told = f"starts {name} ({provider})"
             case SubagentEnded(session_id, outcome=outcome):
-                return f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
+                told = f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
             case ToolCalled(name=name, arguments=arguments):
-                return f"calls {name} {_short(arguments)}"
+                told = f"calls {name} {_short(arguments)}"
             case ToolReturned(message, code=code) if code:
-                return f"is told that {message.name} failed ({code}): {message.text}"
+                told = f"is told that {message.name} failed ({code}): {message.text}"
             case AssistantSaid(message) if message.text and not message.tool_calls:
-                return None if event.agent_path == self._speaker else f"says {message.text.splitlines()[0]}"
+                told = None if event.agent_path == self._speaker else f"says {message.text.splitlines()[0]}"
             case RouteNoted(provider, model=model):
-                return self._note_route(event.agent_path, f"{provider}:{model}")
-            case AttemptFailed() | RetryPlanned() as failure:
-                return _describe_failure(failure)
+                told = self._note_route(event.agent_path, f"{provider}:{model}")
+            case AttemptFailed(error, code=code) if code != "cancelled":
+                told = f"got no answer: {error}"
+            case RetryPlanned(delay=delay):
+                told = f"asks again in {delay:.1f} s"
             case _:
                 pass  # the rest is for the log
-        return None
+        return told
 
     def _note_route(self, path: str, route: str) -> str | None:
         """Tell a model that is another one than before; for an agent that is new, another than its parent's."""
         before = self._routes.get(path) or self._routes.get(path.rpartition("/")[0])
         self._routes[path] = route
         return None if before in (None, route) else f"asks {route}"
-
-
-def _describe_failure(failure: AttemptFailed | RetryPlanned) -> str | None:
-    if isinstance(failure, RetryPlanned):
-        return f"asks again in {failure.delay:.1f} s"
-    return None if failure.code == "cancelled" else f"got no answer: {failure.error}"
 
 
 def _short(arguments: str) -> str:

@@ -4,10 +4,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from creche import AgentSpec, open_host
 from creche.messages import UserMessage
-from creche.models import Assembler, ModelRequest, RequestHead, RetryPolicy, Settings
-from creche.models import adapters
-from creche.testing import open_mock_provider
+from creche.models import Assembler, ModelRequest, RequestHead, RetryPolicy, Settings, adapters
+from creche.testing import check_log, open_mock_provider
 
 QUICK = RetryPolicy(2, first_delay=0.001, longest_delay=0.002)
 
@@ -39,6 +39,23 @@ def open_mock(make_adapter):
     async def opened(*script, **options):
         async with open_mock_provider(script[0] if callable(script[0]) else script) as mock:
             yield mock, make_adapter(mock, **options)
+
+    return opened
+
+
+@pytest.fixture
+def open_lead(open_mock):
+    """Return what opens a mock provider with a script and an agent that asks it; its log is checked at the end."""
+
+    @asynccontextmanager
+    async def opened(*script, tools=(), **options):
+        async with (
+            open_mock(*script, **options) as (mock, model),
+            open_host(model=model) as host,
+            host.open_agent(AgentSpec("lead", tools=tools)) as lead,
+        ):
+            yield mock, lead
+            check_log(lead.session)
 
     return opened
 

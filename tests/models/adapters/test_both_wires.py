@@ -5,6 +5,7 @@ import logging
 import socket
 import warnings
 
+import attrs
 import pytest
 import trio
 
@@ -14,8 +15,6 @@ from creche.messages import AssistantMessage, ImagePart, ReasoningPart, TextPart
 from creche.models import Usage
 from creche.session import AttemptFailed, RetryPlanned
 from creche.testing import (
-    check_log,
-    check_requests,
     cut,
     garbage,
     page,
@@ -55,15 +54,13 @@ async def test_reasons_to_finish(finish, open_mock, ask):
         assert (await ask(model)).finished.reason == finish
 
 
-async def test_the_first_delta_comes_before_the_last_was_sent(open_mock, make_adapter):
+async def test_the_first_delta_comes_before_the_last_was_sent(open_lead):
     go_on = trio.Event()
-    async with open_mock([say("first"), until(go_on), say("last")]) as (_, model):
-        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
-            async with lead.stream("hi") as deltas:
-                texts = []
-                async for delta in deltas:
-                    texts.append(delta.text)
-                    go_on.set()
+    async with open_lead([say("first"), until(go_on), say("last")]) as (_, lead), lead.stream("hi") as deltas:
+        texts = []
+        async for delta in deltas:
+            texts.append(delta.text)
+            go_on.set()
     assert texts == ["first", "last"]
 
 
@@ -165,18 +162,16 @@ async def test_a_key_that_a_server_repeats_is_not_told(open_mock, ask, caplog):
         with pytest.raises(ModelError) as caught:
             await ask(model)
     assert "Incorrect API key: ***" in str(caught.value)
-    assert KEY not in caplog.text.replace(str(status(401, f"Incorrect API key: {KEY}")), "")
+    assert KEY not in caplog.text
     assert KEY not in repr(model)
 
 
-async def test_an_empty_answer_is_no_answer(open_mock):
-    async with open_mock([say()], [think("hm")], [say("")]) as (_, model):
-        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
-            with pytest.raises(ModelError) as caught:
-                await lead.ask("hi")
-            failed = lead.session.records("assistant/attempt")
-    assert caught.value.code in ("empty-response", "invalid-request")
-    assert failed[0].data.code == "empty-response"
+@pytest.mark.parametrize("nothing", [[say()], [think("hm")], [say(" ")]], ids=["nothing", "reasoning", "a blank"])
+async def test_an_empty_answer_is_tried_again(nothing, open_lead):
+    async with open_lead(nothing, [say("Yes.")]) as (_, lead):
+        assert (await lead.ask("hi")).text == "Yes."
+        (failed,) = lead.session.records("assistant/attempt")
+    assert failed.data.code == "empty-response"
 
 
 # ---------------------------------------------------------------- in an agent
@@ -188,13 +183,11 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def test_retries_are_in_the_log_and_what_failed_leaves_no_trace(open_mock):
+async def test_retries_are_in_the_log_and_what_failed_leaves_no_trace(open_lead):
     script = [status(529, "Overloaded"), [say("half"), cut()], [say("Done.", usage=USAGE)]]
-    async with open_mock(*script) as (mock, model):
-        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
-            reply = await lead.ask("hi")
-            facts = [record.data for record in lead.session.records()]
-            check_log(lead.session)
+    async with open_lead(*script) as (mock, lead):
+        reply = await lead.ask("hi")
+        facts = [record.data for record in lead.session.records()]
     assert reply.text == "Done."
     assert reply.usage.requests == 3
     assert [fact.code for fact in facts if isinstance(fact, AttemptFailed)] == ["overloaded", "stream-cut"]
@@ -202,26 +195,10 @@ async def test_retries_are_in_the_log_and_what_failed_leaves_no_trace(open_mock)
     assert mock.requests[0].body == mock.requests[2].body
 
 
-async def test_a_call_and_its_result_go_round(open_mock):
-    async with open_mock([call("add", a=2, b=3)], [say("5")]) as (mock, model):
-        async with (
-            open_host(model=model) as host,
-            host.open_agent(AgentSpec("lead", tools=[add])) as lead,
-        ):
-            assert (await lead.ask("2+3?")).text == "5"
-            check_log(lead.session)
+async def test_a_call_and_its_result_go_round(open_lead):
+    async with open_lead([call("add", a=2, b=3)], [say("5")], tools=[add]) as (mock, lead):
+        assert (await lead.ask("2+3?")).text == "5"
     assert mock.requests[1].body.startswith(mock.requests[0].body.removesuffix(b"]}"))
-
-
-async def test_an_id_that_comes_again_in_another_answer_is_changed(open_mock, wire):
-    def again(request):
-        return [say("5")] if len(request.json["messages"]) > 5 else [call("add", a=2, b=3)]
-
-    async with open_mock(again) as (mock, model):
-        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[add])) as lead:
-            await lead.ask("2+3?")
-            ids = [message.call_id for message in lead.session.tool_results()]
-    assert len(ids) == len(set(ids))
 
 
 async def test_what_no_server_would_take_does_not_stay_in_the_way(open_mock, ask):
@@ -238,33 +215,47 @@ async def test_what_no_server_would_take_does_not_stay_in_the_way(open_mock, ask
     mock.requests[0].body.decode()
 
 
+async def test_an_answer_is_held_to_a_class(open_lead):
+    @attrs.frozen
+    class Verdict:
+        ok: bool
+
+    async with open_lead([say('{"ok": true}')]) as (mock, lead):
+        assert (await lead.ask("Well?", output=Verdict)).output == Verdict(ok=True)
+    assert b'"required":["ok"]' in mock.requests[0].body
+
+
 # ---------------------------------------------------------------- cancellation, connections, load
 
 
 @pytest.mark.parametrize("answer", [silent(), [say("half"), silent()]], ids=["before the first byte", "in the middle"])
-async def test_a_cancelled_turn_closes_its_connection(answer, open_mock):
-    async with open_mock(answer, [say("on")]) as (mock, model):
-        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(lead.ask, "hi")
-                await mock.wait_requests(1)
-                nursery.cancel_scope.cancel()
-            await mock.wait_quiet()
-            assert mock.hung_up == 1
-            assert (await lead.ask("go on")).text == "on"
-            check_log(lead.session)
+async def test_a_cancelled_turn_closes_its_connection(answer, open_lead):
+    async with open_lead(answer, [say("on")]) as (mock, lead):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lead.ask, "hi")
+            await mock.wait_requests(1)
+            nursery.cancel_scope.cancel()
+        await mock.wait_quiet()
+        assert mock.hung_up == 1
+        assert (await lead.ask("go on")).text == "on"
 
 
 async def test_connections_are_kept_until_the_host_ends(open_mock):
     async with open_mock([say("a")], [say("b")], [say("c")]) as (mock, model):
-        async with open_host(model=model) as host:
-            for _ in range(2):
-                async with host.open_agent(AgentSpec("lead")) as lead:
-                    await lead.ask("hi")
-            assert mock.connections == 1
+        for connections in (1, 2):
+            async with open_host(model=model) as host:
+                for _ in range(3 - connections):
+                    async with host.open_agent(AgentSpec("lead")) as lead:
+                        await lead.ask("hi")
+            assert mock.connections == connections
+
+
+async def test_connections_end_with_the_host(open_mock):
+    async with open_mock([say("a")]) as (_, model):
         async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
             await lead.ask("hi")
-        assert mock.connections == 2
+            assert model._connection._client is not None
+        assert model._connection._client is None
 
 
 def test_an_adapter_serves_one_run_after_the_other(make_adapter):
@@ -283,27 +274,25 @@ def test_an_adapter_serves_one_run_after_the_other(make_adapter):
 
 
 async def test_200_streams_at_once_keep_to_the_limit(open_mock):
+    full = trio.Event()
+
     def answer(request):
-        return (
-            [say(*"one two three four five".split()), call("add", a=1, b=2)]
-            if len(request.json["messages"]) < 4
-            else [say("3")]
-        )
+        if mock.streaming == 20:
+            full.set()
+        return [say("one ", "two "), until(full), say("three ", "four ", "five")]
 
-    async with open_mock(answer, limit=20) as (mock, model):
-        async with open_host(model=model) as host:
+    async with open_mock(answer, limit=20) as (mock, model), open_host(model=model) as host:
 
-            async def one(number):
-                async with host.open_agent(AgentSpec(f"a{number}", tools=[add])) as agent:
-                    texts.append((await agent.ask("1+2?")).text)
+        async def one(number):
+            async with host.open_agent(AgentSpec(f"a{number}")) as agent:
+                texts.append((await agent.ask("Count.")).text)
 
-            texts = []
-            async with trio.open_nursery() as nursery:
-                for number in range(200):
-                    nursery.start_soon(one, number)
-    assert texts == ["3"] * 200
-    assert len(mock.requests) == 400
-    assert mock.most_streaming <= 20
+        texts = []
+        async with trio.open_nursery() as nursery:
+            for number in range(200):
+                nursery.start_soon(one, number)
+    assert texts == ["one two three four five"] * 200
+    assert (len(mock.requests), mock.most_streaming) == (200, 20)
 
 
 @pytest.mark.parametrize("name", FAILURES)

@@ -44,6 +44,8 @@ class LocalModel:
       provider: Name of the provider in routes, settings and messages.
       slots: How many requests are answered at once; the others wait.
       context: Tokens of one request and its answer together. Memory is taken for all slots when the model is loaded.
+      threads: How many threads compute; one a core if absent. They wait for each other without sleeping, so on a machine
+        that is busy with other work fewer can be much faster.
       retry: How failed attempts are tried again.
 
     Example:
@@ -62,6 +64,7 @@ class LocalModel:
         provider: str = "local",
         slots: int = 4,
         context: int = 4096,
+        threads: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
         self.provider: str = provider
@@ -72,7 +75,7 @@ class LocalModel:
         """How many requests may be under way at once."""
         self._context = _positive("context", context)
         self._retry = retry or RetryPolicy()
-        self._engine = Engine(provider, self.model, slots=slots, context=context)
+        self._engine = Engine(provider, self.model, slots=slots, context=context, threads=threads)
 
     def opened(self) -> AbstractAsyncContextManager[object]:
         """Keep the model in memory for the length of the block; see `creche.models.KeepsOpen`."""

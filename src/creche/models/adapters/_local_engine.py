@@ -44,13 +44,15 @@ class Engine:
       weights: What `find_weights` takes.
       slots: How many requests it answers at once.
       context: Tokens of each.
+      threads: How many threads compute; the library's choice if absent.
     """
 
-    def __init__(self, provider: str, weights: str, *, slots: int, context: int) -> None:
+    def __init__(self, provider: str, weights: str, *, slots: int, context: int, threads: int | None = None) -> None:
         self._provider = provider
         self._weights = weights
         self._slots = slots
         self._context = context
+        self._compute_threads = threads
         self._users = 0
         self._checked = False
         self._turn = trio.Lock()  # to load or to close
@@ -133,6 +135,8 @@ class Engine:
         parameters.prefill_assistant = False
         parameters.ui = parameters.warmup = False
         parameters.verbosity = _SILENT
+        if self._compute_threads is not None:
+            parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = self._compute_threads
         folder = None if len(tempfile.gettempdir()) <= _LONGEST_FOLDER else "/tmp"
         with tempfile.TemporaryDirectory(prefix="creche-", dir=folder) as hidden:
             parameters.hostnames = [f"{hidden}/unused.sock"]

@@ -1,0 +1,122 @@
+"""The lead that works on a task: what it is, and how its answer is heard."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from creche._util import open_hidden_nursery
+from creche.agent import AgentSpec, DeltaStreamed, Reply
+from creche.host import open_host
+from creche.models import ModelOptions, TextDelta, ToolCallDelta
+from creche.plugins.fallback import fallback
+from creche.plugins.files import files
+from creche.session import AssistantSaid, AttemptFailed, JsonlStore, RecordAppended, RetryPlanned
+from creche.subagents import delegation
+
+from ._choice import Choice
+from ._console import Console
+from ._progress import Progress
+
+LEAD = "lead"
+PERSONA = (
+    "You work in the folder {{cwd}}, whose files you see through your tools. Look before you answer, and do not guess "
+    "what a file says. If you have tools to delegate, give parts of the task that do not need each other to subagents, "
+    "all in one answer, so that they work at the same time; do small things yourself. Answer concisely, and say what "
+    "you could not find out."
+)
+"""Who the lead and its subagents are."""
+
+
+@attrs.frozen(eq=False)
+class Job:
+    """What there is to do."""
+
+    task: str
+    """The task."""
+    folder: str = attrs.field(kw_only=True)
+    """Where, an absolute path."""
+    choice: Choice = attrs.field(kw_only=True)
+    """With which models."""
+    options: ModelOptions = attrs.field(kw_only=True)
+    """How they are asked."""
+    log: Path = attrs.field(kw_only=True)
+    """Folder for the log."""
+
+
+async def work(job: Job, progress: Progress, console: Console | None) -> Reply | None:
+    """Let a lead work on a task and return its reply.
+
+    Args:
+      job: What to do.
+      progress: Told what the agents do.
+      console: Where the answer is written as it comes; nowhere if absent.
+
+    Returns:
+      The reply; ``None`` if nobody reads the answer any more, and everything was stopped for that.
+    """
+    if console is None:
+        return await _ask(job, progress, None)
+    reply: Reply | None = None
+    async with open_hidden_nursery("the console", cancel=False) as nursery:
+        nursery.start_soon(console.run, name="console")
+        try:
+            with console.unread:
+                reply = await _ask(job, progress, console)
+        finally:
+            console.close()
+    return reply
+
+
+async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
+    plugins = [files(job.folder), delegation()]
+    if job.choice.fallbacks:
+        plugins.append(fallback(*job.choice.fallbacks))
+    spec = AgentSpec(LEAD, cwd=job.folder, options=job.options)
+    async with open_host(model=job.choice.model, persona=PERSONA, plugins=plugins, store=JsonlStore(job.log)) as host:
+        for provider in job.choice.providers:
+            host.registrar.add(provider)
+        async with host.open_agent(spec) as lead:
+            progress.follow(host, lead)
+            if console is not None:
+                speech = Speech(console, lambda: progress.line(LEAD, "begins the answer anew"))
+                pen = host.registrar.at(lead.scope)
+                pen.on(DeltaStreamed, speech.hear, here_only=True)
+                pen.on(RecordAppended, speech.note, here_only=True)
+            return await lead.ask(job.task)
+
+
+class Speech:
+    """Writes what an agent says as it says it, each of its answers on lines of its own.
+
+    Args:
+      console: Where it is written.
+      tell_anew: Called before an answer is said once more whose beginning is written already.
+    """
+
+    def __init__(self, console: Console, tell_anew: Callable[[], None]) -> None:
+        self._console = console
+        self._tell_anew = tell_anew
+        self._has_begun = False
+
+    def hear(self, event: DeltaStreamed) -> None:
+        """Write a delta."""
+        if isinstance(event.delta, TextDelta):
+            self._has_begun = True
+            self._console.say(event.delta.text)
+        elif isinstance(event.delta, ToolCallDelta):
+            self._console.end_line()
+
+    def note(self, event: RecordAppended) -> None:
+        """End the lines of an answer that is complete, or void."""
+        match event.record.data:
+            case AssistantSaid():
+                self._console.end_line()
+                self._has_begun = False
+            case AttemptFailed():
+                self._console.end_line()
+            case RetryPlanned() if self._has_begun:
+                self._tell_anew()
+                self._has_begun = False
+            case _:
+                pass

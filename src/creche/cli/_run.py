@@ -1,0 +1,168 @@
+"""``creche run``: a lead works on a task in a folder, with a real model."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import trio
+from cyclopts import Parameter
+
+from creche.agent import Reply
+from creche.errors import CrecheError
+from creche.models import ModelOptions, Usage
+
+from ._choice import choose_models
+from ._console import Console
+from ._ending import FAILED, INTERRUPTED, USAGE, WrongUsage, check_stdout, complain, problem_with, tell, unread
+from ._lead import LEAD, Job, work
+from ._progress import Progress
+from ._state import state_folder
+
+EPILOGUE = """
+Examples:
+
+    creche run "What does this project do?" --model openai:gpt-5
+
+    creche run "Who calls parse()?" --folder src --model llama3.2 --base-url http://127.0.0.1:8080/v1
+
+    git diff | creche run - --model anthropic:claude-sonnet-5-5 --fallback openai:gpt-5
+
+Exit codes: 0 done, also if an answer was cut off at the limit of tokens, which is said; 1 failed, or the model
+refused; 2 wrong usage; 130 interrupted.
+"""
+
+
+def run(
+    task: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    model: str | None = None,
+    base_url: str | None = None,
+    fallback: Annotated[list[str] | None, Parameter(negative=())] = None,
+    folder: str = ".",
+    log: str | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    max_tokens: int | None = None,
+    effort: str | None = None,
+) -> int:
+    """Give a task to a lead, which reads a folder and delegates to subagents.
+
+    The answer is written to stdout as it comes, what the agents do to stderr. Keys come from the environment, such
+    as OPENAI_API_KEY. Files are read, never written; what is read goes to the model's provider.
+
+    Args:
+      task: What to do; "-" reads it from stdin.
+      model: PROVIDER:MODEL; $CRECHE_MODEL if absent.
+      base_url: An endpoint that speaks as OpenAI does, for a model that is then named without a provider; one that
+        speaks as Anthropic does for "anthropic:MODEL".
+      fallback: PROVIDER:MODEL to ask when the model fails; may be given several times.
+      folder: The folder to work in.
+      log: Folder for the log; the user's state folder if absent.
+      as_json: Write one JSON object at the end and nothing before: answer, outcome, usage, log, and error if it
+        failed.
+      max_tokens: Longest answer of the model, in tokens.
+      effort: How hard the model should think, in its provider's words, such as "low" or "high".
+    """
+    if (code := check_stdout()) is not None:
+        return code
+    try:
+        job = Job(
+            _read_task(task),
+            folder=_check_folder(folder),
+            choice=choose_models(model, fallback or (), base_url),
+            options=ModelOptions(effort, max_tokens=_check_max_tokens(max_tokens)),
+            log=Path(log) if log is not None else state_folder(),
+        )
+    except WrongUsage as wrong:
+        return complain(str(wrong), USAGE)
+    return _run_job(job, as_json=as_json)
+
+
+def _read_task(task: str) -> str:
+    if task == "-":
+        try:
+            task = sys.stdin.read() if sys.stdin is not None else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUsage(f"the task on stdin cannot be read: {error}") from None
+    if not task.strip():
+        raise WrongUsage("the task is empty")
+    return task
+
+
+def _check_folder(folder: str) -> str:
+    if problem := problem_with(folder):
+        raise WrongUsage(f"cannot work in {folder!r}: {problem}")
+    return os.path.abspath(folder)
+
+
+def _check_max_tokens(number: int | None) -> int | None:
+    if number is not None and number < 1:
+        raise WrongUsage(f"--max-tokens is at least 1, not {number}")
+    return number
+
+
+def _run_job(job: Job, *, as_json: bool) -> int:
+    console = None if as_json else Console()
+    progress = Progress(None if console is None else console.line, speaker=LEAD)
+    end = _End()
+    try:
+        end = _end_of(trio.run(work, job, progress, console))
+    except KeyboardInterrupt:
+        stopped = f"; stopped: {', '.join(sorted(progress.stopped))}" if progress.stopped else ""
+        end = _End("cancelled", error=f"interrupted{stopped}", code=INTERRUPTED)
+    except CrecheError as error:
+        end = _End("failed", error=str(error), code=FAILED)
+    finally:
+        if console is not None:
+            console.drain()
+    if console is not None and console.error is not None:
+        return unread(console.error)
+    if console is None:
+        told = tell(json.dumps(end.told(progress)) + "\n")
+        if told:
+            return told
+    note = end.error or end.note
+    if note:
+        return complain(f"{note.rstrip('.')}. {_account(progress)}", end.code)
+    return complain(_account(progress), end.code) if console is not None else end.code
+
+
+@attrs.frozen
+class _End:
+    """How a job ended."""
+
+    outcome: str = "failed"
+    answer: str = attrs.field(default="", kw_only=True)
+    note: str = attrs.field(default="", kw_only=True)
+    error: str = attrs.field(default="", kw_only=True)
+    code: int = attrs.field(default=FAILED, kw_only=True)
+
+    def told(self, progress: Progress) -> dict[str, object]:
+        """Return it for programs."""
+        told: dict[str, object] = {
+            "answer": self.answer,
+            "outcome": self.outcome,
+            "usage": attrs.asdict(progress.usage),
+            "log": progress.location,
+        }
+        return told | {"error": self.error} if self.error else told
+
+
+def _end_of(reply: Reply | None) -> _End:
+    if reply is None:
+        return _End()
+    if reply.outcome == "refused":
+        return _End("refused", answer=reply.text, error="the model refused to answer", code=FAILED)
+    cut = "an answer was cut off at the limit of tokens; a higher --max-tokens may help"
+    return _End(reply.outcome, answer=reply.text, note=cut if reply.outcome == "truncated" else "", code=0)
+
+
+def _account(progress: Progress) -> str:
+    usage: Usage = progress.usage
+    return (
+        f"{usage.requests:,} request{'' if usage.requests == 1 else 's'}, {usage.input_tokens:,} input tokens "
+        f"({usage.cached_tokens:,} cached), {usage.output_tokens:,} output tokens; {progress.where}"
+    )
