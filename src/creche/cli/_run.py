@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -82,6 +83,8 @@ def run(
 
 
 def _read_task(task: str) -> str:
+    if re.fullmatch(r"--?[a-z][\w-]*(=.*)?", task):  # what is alone on the line is not taken for an option before
+        raise WrongUsage(f"the task is missing, or {task!r} is no option; see creche run --help")
     if task == "-":
         try:
             task = sys.stdin.read() if sys.stdin is not None else ""

@@ -34,7 +34,7 @@ END = json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_token
 
 
 class FakeLlama(types.ModuleType):
-    """Stands for the module xllamacpp. Its servers say what is in `answers`, an event or an error each."""
+    """Stands for the module xllamacpp. Its servers say what is in `answers`, events, errors, and ``None`` for the end."""
 
     def __init__(self):
         super().__init__("xllamacpp")
@@ -67,6 +67,8 @@ class FakeLlama(types.ModuleType):
                 fake.bodies.append(json.loads(body))
                 while True:
                     event = fake.answers.get(timeout=10)
+                    if event is None:
+                        return
                     if isinstance(event, Exception):
                         raise event
                     if callback(event):
@@ -322,10 +324,22 @@ async def test_a_refused_request_is_one_error(model, llama):
     assert caught.value.code == "invalid-request"
 
 
-async def test_an_answer_without_an_end_is_cut(model, llama):
-    class Stopping(str):
-        """Equal to the end for the fake server, and no event for the reader."""
-
-    llama.answer(saying("a"), json.dumps({"error": {"code": 500, "message": "no"}}), END)
+async def test_an_error_event_is_one_error(model, llama):
+    llama.answer(saying("a"), json.dumps({"error": {"code": 500, "message": "no"}}), None)
     with pytest.raises(ModelError, match=r"^local: no \(wait, or use a fallback model\)$"):
         await ask(model)
+
+
+async def test_an_answer_without_an_end_is_cut(model, llama):
+    llama.answer(saying("a"), None)
+    with pytest.raises(ModelError) as caught:
+        await ask(model)
+    assert str(caught.value) == "local: the answer broke off (the connection broke in the middle of an answer)"
+    assert caught.value.code == "stream-cut"
+
+
+async def test_nothing_comes_after_the_end(model, llama):
+    llama.answer(END)
+    async with model.stream(asking(model)) as chunks:
+        assert [type(chunk) async for chunk in chunks] == [Finished]
+        assert [chunk async for chunk in chunks] == []

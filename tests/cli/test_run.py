@@ -1,0 +1,285 @@
+"""``creche run`` as a user runs it: a real process, and a mock provider behind a real socket."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from creche.cli._choice import ENDPOINT, choose_models
+from creche.cli._ending import WrongUsage
+from creche.cli._run import run
+from creche.models import call, say
+from creche.session import load_sessions
+from creche.testing import check_log, cut, open_mock_provider, silent, status, until, wire
+
+SECRET = "sk-test-0123456789abcdef"
+UNSET = ("CRECHE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "notes.md").write_text("milk\nbread\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def command(folder, tmp_path):
+    """What starts a process, but for the arguments: `trio.run_process` and the like take it."""
+
+    def make(*arguments, program=("-m", "creche"), **variables):
+        env = {name: value for name, value in os.environ.items() if name not in UNSET}
+        return {
+            "command": [sys.executable, "-W", "error", *program, "run", *arguments, "--folder", os.fspath(folder)],
+            "env": {**env, "CRECHE_STATE": os.fspath(tmp_path / "state"), **variables},
+        }
+
+    return make
+
+
+async def finish(command, **options):
+    """Run a process to its end."""
+    done = await trio.run_process(**command, capture_stdout=True, capture_stderr=True, check=False, **options)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+async def read_until(stream, wanted):
+    """Read until a text has come, and return what came."""
+    read = b""
+    while wanted.encode() not in read:
+        piece = await stream.receive_some()
+        assert piece, f"{read!r} is all that came"
+        read += piece
+    return read.decode()
+
+
+async def read_all(stream):
+    return b"".join([piece async for piece in stream]).decode()
+
+
+def sessions_of(told):
+    location = re.search(r"log: (.*\.jsonl)$", told, flags=re.MULTILINE)
+    assert location is not None, told
+    sessions = {session.header.path: session for session in load_sessions(location[1]).values()}
+    for session in sessions.values():
+        check_log(session)
+    return sessions
+
+
+# ---------------------------------------------------------------- an answer
+
+
+async def test_it_reads_the_folder_and_streams_the_answer_as_it_comes(command):
+    rest = trio.Event()
+    script = [
+        [say("I look."), call("read", path="notes.md")],
+        [say("Milk"), until(rest), say(" and bread.")],
+    ]
+    async with open_mock_provider(script) as mock:
+        started = command("What to buy?", "--model", "mock", "--base-url", mock.openai_url, "--max-tokens", "99")
+        process = await trio.lowlevel.open_process(**started, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        async with process.stdout, process.stderr:
+            first = await read_until(process.stdout, "Milk")
+            assert mock.streaming == 1, "the rest of the answer is not sent yet"
+            rest.set()
+            said = first + await read_all(process.stdout)
+            told = await read_all(process.stderr)
+            assert await process.wait() == 0, told
+    assert said == "I look.\nMilk and bread.\n"
+    assert "milk\\nbread" in mock.requests[1].body.decode()
+    assert {request.json.get("max_tokens", request.json.get("max_completion_tokens")) for request in mock.requests} == {99}
+    lines = told.splitlines()
+    assert re.fullmatch(r" +[\d.]+s  lead +calls read path='notes.md'", lines[0])
+    assert re.fullmatch(
+        r"creche: 2 requests, [\d,]+ input tokens \([\d,]+ cached\), [\d,]+ output tokens; log: .*", lines[-1]
+    )
+    assert len(lines) == 2
+    assert list(sessions_of(told)) == ["lead"]
+
+
+async def test_it_delegates_to_subagents_that_work_at_the_same_time(command):
+    both = trio.Event()
+
+    def answer(request):
+        user = [message["content"] for message in request.json["messages"] if message["role"] == "user"]
+        if "Both." in str(user):
+            if request.json["messages"][-1]["role"] == "tool":
+                return say("Done.")
+            return [call("subagent", description=word, prompt=f"Look up {word}.") for word in ("tea", "scone")]
+        if mock.streaming == 2:
+            both.set()
+        return [until(both), say("A kind of cake.")]
+
+    async with open_mock_provider(answer) as mock:
+        code, said, told = await finish(command("Both.", "--model", "mock", "--base-url", mock.openai_url))
+    assert (code, said) == (0, "Done.\n"), told
+    for line in ("lead +starts subagent-1 ", "lead/subagent-2 +says A kind of cake.", "lead +hears from subagent-2: done"):
+        assert re.search(line, told)
+    assert told.splitlines()[-1].startswith("creche: 4 requests, ")
+    assert sorted(sessions_of(told)) == ["lead", "lead/subagent-1", "lead/subagent-2"]
+
+
+async def test_json_is_one_object_and_no_progress(command):
+    async with open_mock_provider([call("list"), say("A list.")]) as mock:
+        started = command("What is here?", "--json", "--model", "mock", "--base-url", mock.openai_url)
+        code, said, told = await finish(started)
+    assert (code, told) == (0, "")
+    answer = json.loads(said)
+    assert sorted(answer) == ["answer", "log", "outcome", "usage"]
+    assert (answer["answer"], answer["outcome"], answer["usage"]["requests"]) == ("A list.", "done", 2)
+    assert sessions_of(f"log: {answer['log']}")
+
+
+async def test_the_task_may_come_from_stdin_and_the_model_from_the_environment(command):
+    """Rule: ``anthropic:`` before the model of a URL says which wire is spoken there."""
+    async with open_mock_provider([say("Bonjour.")]) as mock:
+        started = command("-", "--base-url", mock.anthropic_url, CRECHE_MODEL="anthropic:claude", ANTHROPIC_API_KEY=SECRET)
+        code, said, told = await finish(started, stdin="Grüß Gott.".encode())
+    assert (code, said) == (0, "Bonjour.\n"), told
+    (request,) = mock.requests
+    assert (request.wire, request.json["model"]) == ("anthropic", "claude")
+    assert "Grüß Gott." in json.dumps(request.json, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "code", "note"),
+    [
+        ("max-tokens", 0, "creche: an answer was cut off at the limit of tokens; a higher --max-tokens may help. 1 request,"),
+        ("refusal", 1, "creche: the model refused to answer. 1 request,"),
+    ],
+)
+async def test_an_answer_that_is_none_is_told(finish_reason, code, note, command):
+    async with open_mock_provider([say("I", finish=finish_reason)]) as mock:
+        done = await finish(command("Go.", "--model", "mock", "--base-url", mock.openai_url))
+    assert done[:2] == (code, "I\n")
+    assert done[2].startswith(note)
+
+
+# ---------------------------------------------------------------- failures
+
+
+async def test_a_retry_is_told(command):
+    async with open_mock_provider([status(429, "slow down", retry_after=0), say("Here.")]) as mock:
+        code, said, told = await finish(command("Go.", "--model", "mock", "--base-url", mock.openai_url))
+    assert (code, said) == (0, "Here.\n")
+    failed, again, _ = told.splitlines()
+    assert re.search(r"lead +got no answer: endpoint: slow down \[HTTP 429, request req_1\] ", failed)
+    assert re.search(r"lead +asks again in 0\.0 s", again)
+
+
+async def test_a_fallback_is_asked_and_the_answer_begins_anew(command):
+    """Rule: what is printed cannot be taken back, so what comes after it stands on a line of its own."""
+    script = [
+        [say("Half an"), wire({"error": {"message": "no credit", "type": "insufficient_quota"}})],
+        say("A whole answer."),
+    ]
+    async with open_mock_provider(script) as mock:
+        started = command("Go.", "--model", "large", "--fallback", "small", "--base-url", mock.openai_url)
+        code, said, told = await finish(started)
+    assert (code, said) == (0, "Half an\nA whole answer.\n"), told
+    assert [request.json["model"] for request in mock.requests] == ["large", "small"]
+    told = [line.split(maxsplit=2)[2].partition(" [")[0] for line in told.splitlines()[:-1]]
+    assert told[1:] == ["asks again in 0.0 s", "begins the answer anew", "asks endpoint:small"]
+    assert told[0].startswith("got no answer: endpoint: no credit")
+
+
+async def test_a_wrong_key_is_one_sentence_that_does_not_repeat_it(command):
+    async with open_mock_provider([status(401, f"wrong key {SECRET}")]) as mock:
+        started = command("Go.", "--model", "openai:mock", "--base-url", mock.openai_url, OPENAI_API_KEY=SECRET)
+        code, said, told = await finish(started)
+    assert mock.requests[0].headers["authorization"] == f"Bearer {SECRET}"
+    assert (code, said) == (1, "")
+    failed, last = told.splitlines()
+    assert "lead" in failed
+    assert last.startswith("creche: openai: wrong key *** [HTTP 401, request req_1] (check the API key")
+    assert SECRET not in told
+    assert list(sessions_of(told)) == ["lead"]
+
+
+async def test_a_missing_key_is_one_sentence_that_names_the_variable(command):
+    code, said, told = await finish(command("Go.", "--model", "openai:gpt-5", "--json"))
+    sentence = "openai: there is no API key: set OPENAI_API_KEY (check the API key in the environment)"
+    assert code == 1
+    assert told.startswith(f"creche: {sentence}. 0 requests,")
+    assert told.count("\n") == 1
+    answer = json.loads(said)
+    assert (answer["outcome"], answer["answer"], answer["error"]) == ("failed", "", sentence)
+
+
+async def test_a_host_that_is_not_there_is_one_sentence(command):
+    with trio.socket.socket() as free:
+        await free.bind(("127.0.0.1", 0))  # and it does not listen
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        # Without the waits between attempts.
+        program = (
+            "from creche.cli import main; from creche.models import RetryPolicy; "
+            "RetryPolicy.__init__.__defaults__ = (0,); main()"
+        )
+        code, said, told = await finish(command("Go.", "--model", "mock", "--base-url", url, program=("-c", program)))
+    assert (code, said) == (1, "")
+    assert told.splitlines()[-1].startswith("creche: endpoint: no connection: ")
+    assert "(check the network and the base URL). 1 request, " in told
+    assert "Traceback" not in told
+
+
+async def test_who_reads_no_more_ends_everything_quietly(command):
+    async with open_mock_provider([[say("One."), silent()]]) as mock:
+        script = trio.Event()
+        mock_more = until(script)
+        assert mock_more
+        started = command("Go.", "--model", "mock", "--base-url", mock.openai_url)
+        process = await trio.lowlevel.open_process(**started, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        async with process.stderr:
+            await read_until(process.stdout, "One.")
+            await process.stdout.aclose()
+            process.send_signal(signal.SIGINT)
+            await read_all(process.stderr)
+            await process.wait()
+
+
+# ---------------------------------------------------------------- Ctrl-C
+
+
+async def test_ctrl_c_ends_every_agent_and_says_which_and_where_the_log_is(command):
+    begun = trio.Event()
+
+    def answer(request):
+        if len(mock.requests) == 1:
+            return [call("subagent", description=word, prompt=word) for word in ("one", "two")]
+        if mock.streaming == 2:
+            begun.set()
+        return [say("So far"), silent()]
+
+    async with open_mock_provider(answer) as mock:
+        started = command("Go.", "--model", "mock", "--base-url", mock.openai_url)
+        # Where these tests run in the background of a shell, SIGINT is ignored, and a child would inherit that.
+        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        process = await trio.lowlevel.open_process(
+            **started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
+        )
+        async with process.stdout, process.stderr:
+            await begun.wait()
+            process.send_signal(signal.SIGINT)
+            said, told = await read_all(process.stdout), await read_all(process.stderr)
+            assert await process.wait() == 130, told
+        await mock.wait_quiet()
+        assert mock.hung_up == 2
+    assert said == ""
+    assert "Traceback" not in told
+    last = told.splitlines()[-1]
+    assert last.startswith("creche: interrupted; stopped: lead, lead/subagent-1, lead/subagent-2. 3 requests, ")
+    sessions = sessions_of(told)
+    assert sorted(sessions) == ["lead", "lead/subagent-1", "lead/subagent-2"]
+    ends = [session.records("turn/end")[-1].data.reason for session in sessions.values()]
+    assert ends == ["cancelled"] * 3
+
+
+# ---------------------------------------------------------------- what is typed
