@@ -4,9 +4,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 
 from creche import AgentSpec, ModelError, Plugin, Preset, Section, open_host, say, spawn, tool
+from creche.agent import BuildRequest
 from creche.errors import (
     AgentClosedError,
     AgentError,
@@ -19,7 +21,7 @@ from creche.errors import (
     UnsupportedCapabilityError,
 )
 from creche.host import AgentClosed, AgentOpened
-from creche.models import FunctionModel, call, fail
+from creche.models import FunctionModel, ModelProvider, Settings, call, fail
 from creche.prompt import AssembleContext, RuntimeContext, assemble, render_context_sections, render_prompt
 from creche.scope import Fault
 from creche.session import load_sessions
@@ -55,6 +57,86 @@ def service(events, name):
             events.append(f"{name} down")
 
     return setup
+
+
+# ---------------------------------------------------------------- models
+
+
+async def test_agents_may_ask_a_model_by_an_alias():
+    models = {
+        "small": FunctionModel(lambda request: [say("small")]),
+        "large": FunctionModel(lambda request: [say("large")]),
+    }
+    async with (
+        open_host(model="fast", aliases={**models, "fast": "small"}) as host,
+        host.open_agent(AgentSpec("lead")) as lead,
+        host.open_agent(AgentSpec("big", model="large")) as big,
+    ):
+        assert [(await lead.ask("hi")).text, (await big.ask("hi")).text] == ["small", "large"]
+
+
+async def test_the_standard_providers_are_there_and_a_plugin_can_take_the_place_of_one():
+    own = FunctionModel(lambda request: [say(request.settings.model)], provider="openai")
+    provider = Plugin("own", [ModelProvider("openai", model=own)])
+    async with open_host(model="openai:gpt-5", plugins=[provider]) as host, host.open_agent(AgentSpec("lead")) as lead:
+        assert (await lead.ask("hi")).text == "gpt-5"
+
+
+class Lasting:
+    """A model that keeps something open."""
+
+    provider = model = "lasting"
+    limiter = None
+
+    def __init__(self):
+        self.events = []
+        self._inner = FunctionModel(lambda request: [say("hi")], provider="lasting", model="lasting")
+        self.prepare, self.stream = self._inner.prepare, self._inner.stream
+
+    @asynccontextmanager
+    async def opened(self):
+        self.events.append("open")
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.lowlevel.checkpoint()
+            self.events.append("closed")
+
+
+async def test_what_a_model_keeps_open_is_open_until_the_host_ends():
+    model = Lasting()
+    async with open_host(model=model) as host:
+        assert model.events == []
+        for _ in range(2):
+            async with host.open_agent(AgentSpec("lead")) as lead:
+                await lead.ask("hi")
+                await spawn(lead, "Go.")
+        assert model.events == ["open"]
+    assert model.events == ["open", "closed"]
+
+
+async def test_a_model_that_a_wrapper_chose_is_kept_open_too():
+    async def elsewhere(event, following):
+        return Settings("lasting", model="m")
+
+    model = Lasting()
+    async with open_host(model=FunctionModel(hello)) as host, host.open_agent(AgentSpec("lead")) as lead:
+        host.registrar.add(ModelProvider("lasting", model=model))
+        host.registrar.wrap(BuildRequest, elsewhere)
+        await lead.ask("hi")
+        await lead.ask("hi")
+        assert model.events == ["open"]
+    assert model.events == ["open", "closed"]
+
+
+async def test_it_is_closed_when_the_host_is_cancelled():
+    model = Lasting()
+    with trio.CancelScope() as scope:
+        async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")):
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert model.events == ["open", "closed"]
 
 
 # ---------------------------------------------------------------- what every host has

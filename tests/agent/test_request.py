@@ -5,8 +5,17 @@ import pytest
 import trio
 import trio.testing
 
-from creche import AgentSpec, FunctionModel, call, say, tool
-from creche.agent import BuildRequest, DeltaStreamed, Enter, LimiterWaited, PreStep
+from creche import AgentSpec, FunctionModel, call, open_host, say, tool
+from creche.agent import (
+    Again,
+    BuildRequest,
+    DeltaStreamed,
+    Enter,
+    GiveUp,
+    LimiterWaited,
+    PreStep,
+    RecoverRequest,
+)
 from creche.errors import ModelError, NotRegisteredError
 from creche.models import (
     Finished,
@@ -18,6 +27,7 @@ from creche.models import (
     TextDelta,
     ToolCallDelta,
     Usage,
+    UsageReported,
     expand_stream,
     fail,
 )
@@ -246,6 +256,103 @@ async def test_a_series_that_a_wrapper_asked_for_begins_once_and_not_again_at_th
         await opened.agent.ask("hello")
         headers = [record.data for record in opened.agent.session.records("request/header")]
         assert [(header.reason, header.starts_series) for header in headers] == [("initial", True)]
+
+
+# ---------------------------------------------------------------- recovery
+
+
+async def test_what_is_done_about_a_failed_attempt_can_be_wrapped(lead):
+    """Rule: the attempt is in the log before it is asked what to do, and innermost is the adapter's policy."""
+    seen = []
+
+    async def once_more(event, following):
+        decision = await following()
+        seen.append(
+            (
+                str(event.error),
+                event.attempt,
+                event.asked,
+                decision,
+                len(event.agent.session.records("assistant/attempt")),
+            )
+        )
+        return Again() if event.attempt == 1 else decision
+
+    answers = [fail("no such key", code="credential"), say("hi")]
+    async with lead(lambda request: answers.pop(0)) as opened:
+        opened.pen.wrap(RecoverRequest, once_more)
+        assert (await opened.agent.ask("hello")).text == "hi"
+        assert [record.data for record in opened.agent.session.records("model/retry")] == [RetryPlanned(1, delay=0.0)]
+    assert seen == [("no such key", 1, 1, GiveUp(), 1)]
+
+
+async def test_a_retry_can_be_refused(lead):
+    async def never(event, following):
+        return GiveUp()
+
+    async with lead(lambda request: fail("busy", code="overloaded")) as opened:
+        opened.pen.wrap(RecoverRequest, never)
+        with pytest.raises(ModelError, match=r"^busy$"):
+            await opened.agent.ask("hello")
+        assert opened.agent.session.records("model/retry") == ()
+
+
+async def test_each_route_has_retries_of_its_own(autojump_clock):
+    asked = []
+    policy = RetryPolicy(1, jitter=0)
+    other = FunctionModel(lambda request: fail("other"), provider="other", retry=policy)
+
+    async def recover(event, following):
+        decision = await following()
+        asked.append((event.settings.provider, event.asked, type(decision)))
+        return Again() if len(asked) == 2 else decision
+
+    async def elsewhere(event, following):
+        settings = await following()
+        return Settings("other", model="m") if len(asked) >= 2 else settings
+
+    model = FunctionModel(lambda request: fail("first"), retry=policy)
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as agent:
+        host.registrar.add(ModelProvider("other", model=other))
+        host.registrar.wrap(RecoverRequest, recover)
+        host.registrar.wrap(BuildRequest, elsewhere)
+        with pytest.raises(ModelError, match=r"^other$"):
+            await agent.ask("hello")
+    assert asked == [("function", 1, Again), ("function", 2, GiveUp), ("other", 1, Again), ("other", 2, GiveUp)]
+
+
+async def test_a_cancelled_recovery_leaves_one_record_an_attempt(lead, kinds):
+    async def wait(event, following):
+        waiting.set()
+        await trio.sleep_forever()
+
+    waiting = trio.Event()
+    async with lead(lambda request: fail("busy", code="overloaded")) as opened:
+        opened.pen.wrap(RecoverRequest, wait)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(opened.agent.ask, "hello")
+            await waiting.wait()
+            nursery.cancel_scope.cancel()
+        assert kinds(opened.agent.session)[-3:] == ["assistant/attempt", "step/end", "turn/end"]
+
+
+async def test_what_a_cut_answer_cost_so_far_is_counted(lead, chunk_model, autojump_clock):
+    first = [UsageReported(Usage(1, input_tokens=90)), TextDelta("half")]
+    second = [
+        UsageReported(Usage(1, input_tokens=90)),
+        TextDelta("hi"),
+        Finished(usage=Usage(1, input_tokens=90, output_tokens=5)),
+    ]
+    async with lead(chunk_model(first, second, retries=1)) as opened:
+        reply = await opened.agent.ask("hello")
+        assert reply.usage == Usage(2, input_tokens=180, output_tokens=5)
+        assert opened.agent.session.records("assistant/attempt")[0].data.usage == Usage(1, input_tokens=90)
+
+
+async def test_reports_of_usage_are_no_deltas(lead, chunk_model):
+    chunks = [UsageReported(Usage(1, input_tokens=9)), TextDelta("hi"), Finished()]
+    async with lead(chunk_model(chunks)) as opened, opened.agent.stream("hello") as deltas:
+        assert [delta async for delta in deltas] == [TextDelta("hi")]
 
 
 # ---------------------------------------------------------------- what is no answer

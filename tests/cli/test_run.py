@@ -17,7 +17,7 @@ from creche.cli._ending import WrongUsage
 from creche.cli._run import run
 from creche.models import call, say
 from creche.session import load_sessions
-from creche.testing import check_log, cut, open_mock_provider, silent, status, until, wire
+from creche.testing import check_log, open_mock_provider, silent, status, until, wire
 
 SECRET = "sk-test-0123456789abcdef"
 UNSET = ("CRECHE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
@@ -95,7 +95,9 @@ async def test_it_reads_the_folder_and_streams_the_answer_as_it_comes(command):
             assert await process.wait() == 0, told
     assert said == "I look.\nMilk and bread.\n"
     assert "milk\\nbread" in mock.requests[1].body.decode()
-    assert {request.json.get("max_tokens", request.json.get("max_completion_tokens")) for request in mock.requests} == {99}
+    assert {request.json.get("max_tokens", request.json.get("max_completion_tokens")) for request in mock.requests} == {
+        99
+    }
     lines = told.splitlines()
     assert re.fullmatch(r" +[\d.]+s  lead +calls read path='notes.md'", lines[0])
     assert re.fullmatch(
@@ -121,7 +123,11 @@ async def test_it_delegates_to_subagents_that_work_at_the_same_time(command):
     async with open_mock_provider(answer) as mock:
         code, said, told = await finish(command("Both.", "--model", "mock", "--base-url", mock.openai_url))
     assert (code, said) == (0, "Done.\n"), told
-    for line in ("lead +starts subagent-1 ", "lead/subagent-2 +says A kind of cake.", "lead +hears from subagent-2: done"):
+    for line in (
+        "lead +starts subagent-1 ",
+        "lead/subagent-2 +says A kind of cake.",
+        "lead +hears from subagent-2: done",
+    ):
         assert re.search(line, told)
     assert told.splitlines()[-1].startswith("creche: 4 requests, ")
     assert sorted(sessions_of(told)) == ["lead", "lead/subagent-1", "lead/subagent-2"]
@@ -141,7 +147,9 @@ async def test_json_is_one_object_and_no_progress(command):
 async def test_the_task_may_come_from_stdin_and_the_model_from_the_environment(command):
     """Rule: ``anthropic:`` before the model of a URL says which wire is spoken there."""
     async with open_mock_provider([say("Bonjour.")]) as mock:
-        started = command("-", "--base-url", mock.anthropic_url, CRECHE_MODEL="anthropic:claude", ANTHROPIC_API_KEY=SECRET)
+        started = command(
+            "-", "--base-url", mock.anthropic_url, CRECHE_MODEL="anthropic:claude", ANTHROPIC_API_KEY=SECRET
+        )
         code, said, told = await finish(started, stdin="Grüß Gott.".encode())
     assert (code, said) == (0, "Bonjour.\n"), told
     (request,) = mock.requests
@@ -152,7 +160,11 @@ async def test_the_task_may_come_from_stdin_and_the_model_from_the_environment(c
 @pytest.mark.parametrize(
     ("finish_reason", "code", "note"),
     [
-        ("max-tokens", 0, "creche: an answer was cut off at the limit of tokens; a higher --max-tokens may help. 1 request,"),
+        (
+            "max-tokens",
+            0,
+            "creche: an answer was cut off at the limit of tokens; a higher --max-tokens may help. 1 request,",
+        ),
         ("refusal", 1, "creche: the model refused to answer. 1 request,"),
     ],
 )
@@ -188,7 +200,7 @@ async def test_a_fallback_is_asked_and_the_answer_begins_anew(command):
     assert [request.json["model"] for request in mock.requests] == ["large", "small"]
     told = [line.split(maxsplit=2)[2].partition(" [")[0] for line in told.splitlines()[:-1]]
     assert told[1:] == ["asks again in 0.0 s", "begins the answer anew", "asks endpoint:small"]
-    assert told[0].startswith("got no answer: endpoint: no credit")
+    assert told[0].startswith("got no answer: endpoint: in the middle of an answer: no credi")
 
 
 async def test_a_wrong_key_is_one_sentence_that_does_not_repeat_it(command):
@@ -230,19 +242,18 @@ async def test_a_host_that_is_not_there_is_one_sentence(command):
     assert "Traceback" not in told
 
 
-async def test_who_reads_no_more_ends_everything_quietly(command):
-    async with open_mock_provider([[say("One."), silent()]]) as mock:
-        script = trio.Event()
-        mock_more = until(script)
-        assert mock_more
+async def test_when_nobody_reads_any_more_everything_ends_quietly(command):
+    closed = trio.Event()
+    async with open_mock_provider([[say("One."), until(closed), say("Two."), silent()]]) as mock:
         started = command("Go.", "--model", "mock", "--base-url", mock.openai_url)
         process = await trio.lowlevel.open_process(**started, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        async with process.stderr:
+        async with process.stdout, process.stderr:
             await read_until(process.stdout, "One.")
             await process.stdout.aclose()
-            process.send_signal(signal.SIGINT)
-            await read_all(process.stderr)
-            await process.wait()
+            closed.set()
+            assert (await read_all(process.stderr), await process.wait()) == ("", 1)
+        await mock.wait_quiet()
+        assert mock.hung_up == 1
 
 
 # ---------------------------------------------------------------- Ctrl-C
@@ -283,3 +294,104 @@ async def test_ctrl_c_ends_every_agent_and_says_which_and_where_the_log_is(comma
 
 
 # ---------------------------------------------------------------- what is typed
+
+
+@pytest.fixture
+def typed(folder, monkeypatch, capsys):
+    """Call the command in this process, for what ends before anything starts."""
+    for name in UNSET:
+        monkeypatch.delenv(name, raising=False)
+
+    def call_it(task, **options):
+        return run(task, **{"folder": os.fspath(folder), **options}), *capsys.readouterr()
+
+    return call_it
+
+
+PROVIDERS = "providers: anthropic, deepseek, "
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "sentence"),
+    [
+        ("Go.", {}, f"which model? Give --model PROVIDER:MODEL or set CRECHE_MODEL; {PROVIDERS}"),
+        ("Go.", {"model": "gpt-5"}, f"'gpt-5' is no PROVIDER:MODEL; {PROVIDERS}"),
+        ("Go.", {"model": "nobody:gpt-5"}, f"'nobody:gpt-5' is no PROVIDER:MODEL; {PROVIDERS}"),
+        ("Go.", {"model": "openai:"}, f"'openai:' is no PROVIDER:MODEL; {PROVIDERS}"),
+        ("Go.", {"model": "openai:gpt-5", "fallback": ["x"]}, f"'x' is no PROVIDER:MODEL; {PROVIDERS}"),
+        (
+            "Go.",
+            {"model": "x", "base_url": "here"},
+            "--base-url 'here' is no URL; write it as in http://127.0.0.1:8080/v1",
+        ),
+        ("Go.", {"model": "x", "base_url": "http://[::1"}, "--base-url 'http://[::1' is no URL; "),
+        (
+            "Go.",
+            {"model": "deepseek:x", "base_url": "http://127.0.0.1"},
+            "'deepseek' has a place of its own, and --base-url names another; give the name of the model alone, or with",
+        ),
+        (" \n", {"model": "openai:gpt-5"}, "the task is empty"),
+        ("--jsno", {"model": "openai:gpt-5"}, "the task is missing, or '--jsno' is no option; see creche run --help"),
+        ("Go.", {"model": "openai:gpt-5", "max_tokens": 0}, "--max-tokens is at least 1, not 0"),
+        ("Go.", {"folder": "/missing"}, "cannot work in '/missing': No such file or directory"),
+        ("Go.", {"folder": "nul\0"}, "cannot work in 'nul\\x00': embedded null byte"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(task, options, sentence, typed):
+    code, said, told = typed(task, **options)
+    assert (code, said) == (2, "")
+    assert told.startswith(f"creche: {sentence}")
+    assert told.count("\n") == 1
+
+
+def test_a_task_on_stdin_that_is_no_text_is_wrong_usage(typed, monkeypatch, tmp_path):
+    (tmp_path / "task").write_bytes(b"caf\xe9")
+    with open(tmp_path / "task", encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code, _, told = typed("-", model="openai:gpt-5")
+    assert code == 2
+    assert told.startswith("creche: the task on stdin cannot be read: 'utf-8' codec can't decode byte 0xe9")
+
+
+def test_without_a_stdout_nothing_is_begun(typed, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert typed("Go.", model="openai:gpt-5") == (1, "", "creche: no result: stdout is closed\n")
+
+
+def test_the_help_has_examples(capsys):
+    from creche.cli._app import app
+
+    app(["run", "--help"], exit_on_error=False, result_action="return_value")
+    shown = capsys.readouterr().out
+    assert 'creche run "What does this project do?" --model openai:gpt-5' in shown
+    assert "130 interrupted" in shown
+
+
+URL = "http://127.0.0.1:8080/v1"
+
+
+@pytest.mark.parametrize(
+    ("model", "fallbacks", "base_url", "expected", "provider"),
+    [
+        ("openai:gpt-5", ["ollama:llama3.2:1b"], None, ("openai:gpt-5", ("ollama:llama3.2:1b",)), None),
+        (
+            "llama3.2:1b",
+            ["small", "openai:gpt-5"],
+            URL,
+            ("endpoint:llama3.2:1b", ("endpoint:small", "openai:gpt-5")),
+            ENDPOINT,
+        ),
+        ("openai:x", ["y", "anthropic:z"], URL, ("openai:x", ("openai:y", "anthropic:z")), "openai"),
+        ("anthropic:x", ["y"], URL, ("anthropic:x", ("anthropic:y",)), "anthropic"),
+    ],
+)
+def test_models_are_named_by_provider_or_by_the_endpoint_that_has_them(model, fallbacks, base_url, expected, provider):
+    choice = choose_models(model, fallbacks, base_url)
+    assert (choice.model, choice.fallbacks) == expected
+    assert [each.name for each in choice.providers] == ([provider] if provider else [])
+    assert all(each.model.provider == each.name for each in choice.providers)
+
+
+def test_an_endpoint_is_no_provider_without_a_url():
+    with pytest.raises(WrongUsage):
+        choose_models("endpoint:x", [], None)

@@ -1,12 +1,16 @@
 """Where the answer and the lines about it go: stdout and stderr, in the order in which they came.
 
-Both are written in a thread, so that a reader that is slow holds up no agent.
+Rule 1: who adds something never waits. One task writes, when there is room, so a slow reader holds up no agent.
+Rule 2: it is written past the buffers of the two streams, so what is written and what waits is always known, and
+nothing is lost or said twice when everything is cancelled.
 """
 
 import os
+import select
 import sys
 from collections import deque
-from typing import TextIO
+from contextlib import suppress
+from typing import TextIO, cast
 
 import trio
 
@@ -19,19 +23,21 @@ class Console:
         """Why stdout takes nothing more."""
         self.unread = trio.CancelScope()
         """Cancelled when stdout takes nothing more."""
-        self._waiting: deque[tuple[TextIO, str]] = deque()
+        self._out: TextIO = sys.stdout
+        self._err = cast("TextIO | None", sys.stderr)
+        self._waiting: deque[tuple[TextIO, bytearray]] = deque()
         self._more = trio.Event()
         self._is_closed = False
         self._is_midline = False
-        self._is_one_screen = sys.stdout.isatty() and sys.stderr is not None and sys.stderr.isatty()
+        self._is_one_screen = self._out.isatty() and self._err is not None and self._err.isatty()
 
     # ---------------------------------------------------------------- what to write
 
     def say(self, text: str) -> None:
-        """Write more of the answer. Synchronous, as are the others."""
+        """Write more of the answer."""
         if text:
             self._is_midline = not text.endswith("\n")
-            self._put(sys.stdout, text)
+            self._put(self._out, text)
 
     def end_line(self) -> None:
         """Let what comes next in the answer begin on a line of its own."""
@@ -42,11 +48,15 @@ class Console:
         """Write a line about the answer."""
         if self._is_one_screen:
             self.end_line()
-        if sys.stderr is not None:
-            self._put(sys.stderr, f"{line}\n")
+        if self._err is not None:
+            self._put(self._err, f"{line}\n")
 
     def _put(self, stream: TextIO, text: str) -> None:
-        self._waiting.append((stream, text))
+        data = text.encode(stream.encoding, "backslashreplace")
+        if self._waiting and self._waiting[-1][0] is stream:
+            self._waiting[-1][1].extend(data)
+        else:
+            self._waiting.append((stream, bytearray(data)))
         self._more.set()
 
     def close(self) -> None:
@@ -63,32 +73,28 @@ class Console:
                 self._more = trio.Event()
                 await self._more.wait()
                 continue
-            stream, text = self._next()
-            await trio.to_thread.run_sync(self._write, stream, text, abandon_on_cancel=True)
-            if self.error is not None:
-                self.unread.cancel()
+            with suppress(OSError):  # a file has always room, and nobody can wait for that
+                await trio.lowlevel.wait_writable(self._waiting[0][0])
+            self._write_some()
 
     def drain(self) -> None:
-        """Write what is left after a cancellation, and wait for it. Outside of trio."""
+        """Write what a cancellation has left, and wait for it. Outside of trio."""
         while self._waiting:
-            self._write(*self._next())
+            self._write_some()
 
-    def _next(self) -> tuple[TextIO, str]:
-        """Take what goes to one of the two in a row."""
-        stream, text = self._waiting.popleft()
-        texts = [text]
-        while self._waiting and self._waiting[0][0] is stream:
-            texts.append(self._waiting.popleft()[1])
-        return stream, "".join(texts)
-
-    def _write(self, stream: TextIO, text: str) -> None:
-        # Past the stream's own buffer: a thread that is left behind in a write must not hold its lock at the end.
-        if stream is sys.stdout and self.error is not None:
-            return
-        rest = memoryview(text.encode(stream.encoding, "backslashreplace"))
+    @trio.lowlevel.enable_ki_protection
+    def _write_some(self) -> None:
+        """Write as much as a pipe that has room takes without waiting."""
+        stream, data = self._waiting[0]
         try:
-            while rest:
-                rest = rest[os.write(stream.fileno(), rest) :]
+            if stream is self._err or self.error is None:
+                del data[: os.write(stream.fileno(), data[: select.PIPE_BUF])]
+            else:
+                data.clear()
         except OSError as error:
-            if stream is sys.stdout:
+            data.clear()
+            if stream is self._out:
                 self.error = error
+                self.unread.cancel()
+        if not data:
+            self._waiting.popleft()

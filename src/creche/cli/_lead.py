@@ -7,6 +7,7 @@ import attrs
 
 from creche._util import open_hidden_nursery
 from creche.agent import AgentSpec, DeltaStreamed, Reply
+from creche.errors import CrecheError
 from creche.host import open_host
 from creche.models import ModelOptions, TextDelta, ToolCallDelta
 from creche.plugins.fallback import fallback
@@ -58,13 +59,17 @@ async def work(job: Job, progress: Progress, console: Console | None) -> Reply |
     if console is None:
         return await _ask(job, progress, None)
     reply: Reply | None = None
+    failure: CrecheError | None = None
     async with open_hidden_nursery("the console", cancel=False) as nursery:
         nursery.start_soon(console.run, name="console")
-        try:
-            with console.unread:
+        with console.unread:
+            try:
                 reply = await _ask(job, progress, console)
-        finally:
-            console.close()
+            except CrecheError as error:
+                failure = error  # and what has been said until then is written all the same
+        console.close()
+    if failure is not None:
+        raise failure
     return reply
 
 
