@@ -6,8 +6,8 @@ import pytest
 
 from creche import AgentSpec, Section, call, open_host, say, tool
 from creche.errors import ModelError
-from creche.messages import ReasoningPart, TextPart
-from creche.models import ModelOptions, RetryPolicy, Settings, Usage, adapters
+from creche.messages import ReasoningPart, TextPart, UserMessage
+from creche.models import ModelOptions, ModelRequest, RequestHead, RetryPolicy, Settings, Usage, adapters
 from creche.models.adapters import STANDARD_PROVIDERS, AnthropicModel, ModelCard
 from creche.testing import check_log, open_mock_provider, status, think, wire
 
@@ -229,3 +229,18 @@ async def test_a_refusal_is_an_answer(ask):
         answer = await ask(adapter(mock))
     assert answer.finished.reason == "refusal"
     assert answer.message().parts == (TextPart("I will not."),)
+
+
+async def test_a_schema_is_brought_down_to_what_the_server_takes():
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
+    async with open_mock_provider([say('{"n": 1}')]) as mock:
+        model = adapter(mock)
+        request = ModelRequest(
+            RequestHead(Settings("anthropic", model="m", options=ModelOptions(output_schema=schema))),
+            messages=[UserMessage("hi")],
+        )
+        async with model.stream(request) as chunks:
+            assert len([chunk async for chunk in chunks]) > 1
+    sent = mock.requests[0].json["output_config"]["format"]["schema"]
+    assert sent["additionalProperties"] is False
+    assert "minimum" not in sent["properties"]["n"]

@@ -106,6 +106,7 @@ class AnthropicModel:
             images=card.capabilities.images,
             thinking=card.thinking,
             max_tokens=card.max_tokens or DEFAULT_MAX_TOKENS,
+            reduce_schema=_reduce_schema,
         )
         return HttpAnswer(
             self._connection,
@@ -137,3 +138,12 @@ class AnthropicModel:
             # Said again, for what $ANTHROPIC_CUSTOM_HEADERS has comes before the key and after these.
             default_headers={"Authorization": f"Bearer {key}", "X-Api-Key": sdk.omit},
         )
+
+
+def _reduce_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    from anthropic import transform_schema
+
+    try:
+        return transform_schema(schema)
+    except ValueError:
+        return schema  # it says less than the server wants to know, and the server says what

@@ -13,8 +13,8 @@ Rule 4: thinking goes back only to the provider that signed it, as it came.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, assert_never
 
 import attrs
 
@@ -62,6 +62,8 @@ class Dialect:
     """How the model is asked to think."""
     max_tokens: int
     """Longest answer if the request does not say, for the server insists on one."""
+    reduce_schema: Callable[[dict[str, Any]], dict[str, Any]] = attrs.field(default=dict, eq=False)
+    """Brings the schema of an answer down to the keywords that the server takes."""
 
     @property
     def form(self) -> str:
@@ -89,7 +91,7 @@ def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
         "top_p": options.top_p,
         "stop_sequences": list(options.stop) or None,
         "thinking": thinking,
-        "output_config": _output_config(options, thinking) or None,
+        "output_config": _output_config(options, thinking, dialect) or None,
         "tool_choice": _tool_choice(options.tool_choice, thinking) if request.tools else None,
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -109,12 +111,12 @@ def _thinking(effort: str | None, way: Thinking | None, max_tokens: int) -> dict
     return None
 
 
-def _output_config(options: ModelOptions, thinking: dict[str, object] | None) -> dict[str, object]:
+def _output_config(options: ModelOptions, thinking: dict[str, object] | None, dialect: Dialect) -> dict[str, object]:
     config: dict[str, object] = {}
     if thinking is not None and thinking["type"] == "adaptive":
         config["effort"] = options.effort
     if options.output_schema is not None:
-        config["format"] = {"type": "json_schema", "schema": json.loads(options.output_schema)}
+        config["format"] = {"type": "json_schema", "schema": dialect.reduce_schema(json.loads(options.output_schema))}
     return config
 
 

@@ -87,10 +87,10 @@ class ChatReader:
 
     def _failed(self, body: dict[str, Any]) -> ModelError:
         kind, text = describe_error(body)
-        error = body["error"]
+        error: object = body["error"]
         code = cast("dict[str, object]", error).get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and code >= _FIRST_STATUS else 0
-        text = text or (error if isinstance(error, str) else canonical_json(error))
+        text = text or (error if isinstance(error, str) else canonical_json(body["error"]))
         return self._error(failure_of_status(status, text, kind=kind), f"in the middle of an answer: {text}")
 
     def _read_choice(self, choice: dict[str, Any], chunks: list[Chunk]) -> None:
@@ -150,7 +150,8 @@ class ChatReader:
 
 def _joined(content: Any) -> str:
     """Return the text of content that came in parts."""
-    return "".join([part.get("text") or "" for part in content if isinstance(part, dict)])
+    parts = cast("list[dict[str, Any]]", content)
+    return "".join([part.get("text") or "" for part in parts])
 
 
 def read_usage(usage: dict[str, Any]) -> Usage:
