@@ -4,10 +4,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
@@ -15,7 +15,7 @@ import trio
 from creche.cli._choice import ENDPOINT, choose_models
 from creche.cli._ending import WrongUsage
 from creche.cli._run import run
-from creche.models import call, say
+from creche.models import RetryPolicy, call, say
 from creche.session import load_sessions
 from creche.testing import check_log, open_mock_provider, silent, status, until, wire
 
@@ -35,10 +35,20 @@ def folder(tmp_path):
 def command(folder, tmp_path):
     """What starts a process, but for the arguments: `trio.run_process` and the like take it."""
 
-    def make(*arguments, program=("-m", "creche"), **variables):
+    def make(*arguments, **variables):
         env = {name: value for name, value in os.environ.items() if name not in UNSET}
         return {
-            "command": [sys.executable, "-W", "error", *program, "run", *arguments, "--folder", os.fspath(folder)],
+            "command": [
+                sys.executable,
+                "-W",
+                "error",
+                "-m",
+                "creche",
+                "run",
+                *arguments,
+                "--folder",
+                os.fspath(folder),
+            ],
             "env": {**env, "CRECHE_STATE": os.fspath(tmp_path / "state"), **variables},
         }
 
@@ -157,34 +167,26 @@ async def test_the_task_may_come_from_stdin_and_the_model_from_the_environment(c
     assert "Grüß Gott." in json.dumps(request.json, ensure_ascii=False)
 
 
-@pytest.mark.parametrize(
-    ("finish_reason", "code", "note"),
-    [
-        (
-            "max-tokens",
-            0,
-            "creche: an answer was cut off at the limit of tokens; a higher --max-tokens may help. 1 request,",
-        ),
-        ("refusal", 1, "creche: the model refused to answer. 1 request,"),
-    ],
-)
-async def test_an_answer_that_is_none_is_told(finish_reason, code, note, command):
-    async with open_mock_provider([say("I", finish=finish_reason)]) as mock:
-        done = await finish(command("Go.", "--model", "mock", "--base-url", mock.openai_url))
-    assert done[:2] == (code, "I\n")
-    assert done[2].startswith(note)
+async def test_a_refusal_is_a_failure(command):
+    async with open_mock_provider([say("No", finish="refusal")]) as mock:
+        code, said, told = await finish(command("Go.", "--model", "mock", "--base-url", mock.openai_url))
+    assert (code, said) == (1, "No\n")
+    assert told.startswith("creche: the model refused to answer. 1 request, ")
 
 
 # ---------------------------------------------------------------- failures
 
 
-async def test_a_retry_is_told(command):
-    async with open_mock_provider([status(429, "slow down", retry_after=0), say("Here.")]) as mock:
+async def test_a_retry_is_told_and_so_is_an_answer_that_was_cut_off(command):
+    script = [status(429, "slow down", retry_after=0), say("Here", finish="max-tokens")]
+    async with open_mock_provider(script) as mock:
         code, said, told = await finish(command("Go.", "--model", "mock", "--base-url", mock.openai_url))
-    assert (code, said) == (0, "Here.\n")
-    failed, again, _ = told.splitlines()
+    assert (code, said) == (0, "Here\n")
+    failed, again, last = told.splitlines()
     assert re.search(r"lead +got no answer: endpoint: slow down \[HTTP 429, request req_1\] ", failed)
     assert re.search(r"lead +asks again in 0\.0 s", again)
+    cut = "creche: an answer was cut off at the limit of tokens; a higher --max-tokens may help. 2 requests, "
+    assert last.startswith(cut)
 
 
 async def test_a_fallback_is_asked_and_the_answer_begins_anew(command):
@@ -214,32 +216,6 @@ async def test_a_wrong_key_is_one_sentence_that_does_not_repeat_it(command):
     assert last.startswith("creche: openai: wrong key *** [HTTP 401, request req_1] (check the API key")
     assert SECRET not in told
     assert list(sessions_of(told)) == ["lead"]
-
-
-async def test_a_missing_key_is_one_sentence_that_names_the_variable(command):
-    code, said, told = await finish(command("Go.", "--model", "openai:gpt-5", "--json"))
-    sentence = "openai: there is no API key: set OPENAI_API_KEY (check the API key in the environment)"
-    assert code == 1
-    assert told.startswith(f"creche: {sentence}. 0 requests,")
-    assert told.count("\n") == 1
-    answer = json.loads(said)
-    assert (answer["outcome"], answer["answer"], answer["error"]) == ("failed", "", sentence)
-
-
-async def test_a_host_that_is_not_there_is_one_sentence(command):
-    with trio.socket.socket() as free:
-        await free.bind(("127.0.0.1", 0))  # and it does not listen
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-        # Without the waits between attempts.
-        program = (
-            "from creche.cli import main; from creche.models import RetryPolicy; "
-            "RetryPolicy.__init__.__defaults__ = (0,); main()"
-        )
-        code, said, told = await finish(command("Go.", "--model", "mock", "--base-url", url, program=("-c", program)))
-    assert (code, said) == (1, "")
-    assert told.splitlines()[-1].startswith("creche: endpoint: no connection: ")
-    assert "(check the network and the base URL). 1 request, " in told
-    assert "Traceback" not in told
 
 
 async def test_when_nobody_reads_any_more_everything_ends_quietly(command):
@@ -297,13 +273,14 @@ async def test_ctrl_c_ends_every_agent_and_says_which_and_where_the_log_is(comma
 
 
 @pytest.fixture
-def typed(folder, monkeypatch, capsys):
-    """Call the command in this process, for what ends before anything starts."""
+def typed(folder, tmp_path, monkeypatch, capfd):
+    """Call the command in this process, for what ends before anything is sent."""
     for name in UNSET:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CRECHE_STATE", os.fspath(tmp_path / "state"))
 
     def call_it(task, **options):
-        return run(task, **{"folder": os.fspath(folder), **options}), *capsys.readouterr()
+        return run(task, **{"folder": os.fspath(folder), **options}), *capfd.readouterr()
 
     return call_it
 
@@ -356,6 +333,30 @@ def test_a_task_on_stdin_that_is_no_text_is_wrong_usage(typed, monkeypatch, tmp_
 def test_without_a_stdout_nothing_is_begun(typed, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert typed("Go.", model="openai:gpt-5") == (1, "", "creche: no result: stdout is closed\n")
+
+
+def test_a_missing_key_is_one_sentence_that_names_the_variable(typed):
+    code, said, told = typed("Go.", model="openai:gpt-5", as_json=True)
+    sentence = "openai: there is no API key: set OPENAI_API_KEY (check the API key in the environment)"
+    assert code == 1
+    assert told.startswith(f"creche: {sentence}. 0 requests, ")
+    assert told.count("\n") == 1
+    answer = json.loads(said)
+    assert (answer["outcome"], answer["answer"], answer["error"]) == ("failed", "", sentence)
+
+
+def test_a_host_that_is_not_there_is_one_sentence(typed, monkeypatch):
+    monkeypatch.setattr(RetryPolicy.__init__, "__defaults__", (0,))  # without the waits between attempts
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and it does not listen
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        code, said, told = typed("Go.", model="mock", base_url=url)
+    assert (code, said) == (1, "")
+    failed, last = told.splitlines()
+    assert "lead                   got no answer: endpoint: no connection" in failed
+    assert last.startswith("creche: endpoint: no connection: ")
+    assert " (check the network and the base URL). 1 request, " in last
+    assert list(sessions_of(told)) == ["lead"]
 
 
 def test_the_help_has_examples(capsys):

@@ -1,5 +1,6 @@
 """The local adapter over a fake llama.cpp: what is loaded when, and what cancellation waits for."""
 
+import functools
 import json
 import queue
 import sys
@@ -33,8 +34,36 @@ def saying(text):
 END = json.dumps({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}})
 
 
+class FakeServer:
+    def __init__(self, llama, parameters):
+        if llama.fails:
+            llama.fails = False
+            raise RuntimeError("Failed to init server")
+        llama.loaded.append(parameters)
+        llama.alive += 1
+        self.llama = llama
+        self.loaded = True
+
+    def __del__(self):
+        if hasattr(self, "loaded"):
+            self.llama.alive -= 1
+
+    def handle_chat_completions(self, body, callback):
+        self.llama.bodies.append(json.loads(body))
+        event = ""
+        while event != END:
+            event = self.llama.answers.get(timeout=10)
+            if event is None:
+                return
+            if isinstance(event, Exception):
+                raise event
+            if callback(event):
+                self.llama.stopped.set()
+                return
+
+
 class FakeLlama(types.ModuleType):
-    """Stands for the module xllamacpp. Its servers say what is in `answers`, events, errors, and ``None`` for the end."""
+    """Stands for the module xllamacpp. Its servers say what is in `answers`: events, errors, and ``None`` for the end."""
 
     def __init__(self):
         super().__init__("xllamacpp")
@@ -44,41 +73,11 @@ class FakeLlama(types.ModuleType):
         self.alive = 0
         self.fails = False
         self.stopped = threading.Event()
-        fake = self
+        self.Server = functools.partial(FakeServer, self)
 
-        class CommonParams:
-            def __init__(self):
-                self.model = types.SimpleNamespace()
-                self.cpuparams = types.SimpleNamespace()
-                self.cpuparams_batch = types.SimpleNamespace()
-
-        class Server:
-            def __init__(self, parameters):
-                if fake.fails:
-                    fake.fails = False
-                    raise RuntimeError("Failed to init server")
-                fake.loaded.append(parameters)
-                fake.alive += 1
-
-            def __del__(self):
-                fake.alive -= 1
-
-            def handle_chat_completions(self, body, callback):
-                fake.bodies.append(json.loads(body))
-                while True:
-                    event = fake.answers.get(timeout=10)
-                    if event is None:
-                        return
-                    if isinstance(event, Exception):
-                        raise event
-                    if callback(event):
-                        fake.stopped.set()
-                        return
-                    if event == END:
-                        return
-
-        self.CommonParams = CommonParams
-        self.Server = Server
+    def CommonParams(self):
+        parts = ("model", "cpuparams", "cpuparams_batch")
+        return types.SimpleNamespace(**{part: types.SimpleNamespace() for part in parts})
 
     def answer(self, *events):
         for event in events:
