@@ -57,8 +57,8 @@ def run(
     Args:
       task: What to do; "-" reads it from stdin.
       model: PROVIDER:MODEL; $CRECHE_MODEL if absent.
-      base_url: An endpoint that speaks as OpenAI does, for a model that is then named without a provider; one that
-        speaks as Anthropic does for "anthropic:MODEL".
+      base_url: An endpoint that speaks as OpenAI does, for a model that is then named without a provider; it is sent
+        $OPENAI_API_KEY if that is set. For "anthropic:MODEL", one that speaks as Anthropic does.
       fallback: PROVIDER:MODEL to ask when the model fails; may be given several times.
       folder: The folder to work in.
       log: Folder for the log; the user's state folder if absent.

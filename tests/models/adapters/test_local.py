@@ -213,20 +213,28 @@ async def test_a_cancelled_block_frees_the_model(model, llama):
     assert llama.alive == 0
 
 
-async def test_who_comes_while_the_model_is_being_freed_keeps_it(model, llama):
+async def test_who_comes_while_the_model_is_about_to_be_freed_keeps_it(model, llama):
     llama.answer(saying("a"), END, saying("b"), END)
+
+    async def leave_when_told(told, task_status):
+        async with model.opened():
+            await ask(model)
+            task_status.started()
+            await told.wait()
 
     async def come(task_status):
         async with model.opened():
             task_status.started()
             await ask(model)
 
+    told = trio.Event()
     async with trio.open_nursery() as nursery:
+        await nursery.start(leave_when_told, told)
         async with model._engine._turn:
-            nursery.start_soon(ask, model)
+            told.set()
             await trio.testing.wait_all_tasks_blocked()
-        await nursery.start(come)
-    assert llama.alive == 0
+            await nursery.start(come)
+    assert (len(llama.loaded), llama.alive) == (1, 0)
 
 
 async def test_weights_that_cannot_be_loaded_are_an_error_and_can_be_tried_again(model, llama, weights):
