@@ -58,9 +58,12 @@ async def ours(wire: str, mock: MockProvider) -> int:
 
 async def agent(wire: str, mock: MockProvider) -> int:
     """Read an answer through an agent: assembled, logged, streamed to who asked."""
-    async with open_host(model=adapter(wire, mock)) as host, host.open_agent(AgentSpec("lead")) as lead:
-        async with lead.stream("hi") as deltas:
-            return len([delta async for delta in deltas])
+    async with (
+        open_host(model=adapter(wire, mock)) as host,
+        host.open_agent(AgentSpec("lead")) as lead,
+        lead.stream("hi") as deltas,
+    ):
+        return len([delta async for delta in deltas])
 
 
 async def micros(read: Callable[[], Awaitable[int]], deltas: int) -> float:
@@ -92,4 +95,4 @@ async def measure(deltas: int) -> list[dict[str, object]]:
 
 if __name__ == "__main__":
     for line in trio.run(measure, int(sys.argv[1]) if len(sys.argv) > 1 else 10_000):
-        print(json.dumps(line, ensure_ascii=False))
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")

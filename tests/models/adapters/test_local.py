@@ -24,7 +24,7 @@ from creche.models import (
     TextDelta,
     ToolCallDelta,
 )
-from creche.models.adapters._local import LocalModel
+from creche.models.adapters import LocalModel
 
 
 def saying(text):
@@ -132,11 +132,28 @@ async def test_prepare_loads_nothing(model, llama):
     assert llama.loaded == []
 
 
-async def test_prepare_refuses_another_model(model):
+async def test_prepare_refuses_weights_that_are_not_there(model):
     with pytest.raises(ModelError) as caught:
         await model.prepare(Settings("local", model="other"))
-    assert str(caught.value) == f"local: 'other' is not here; this LocalModel serves {model.model!r} alone"
+    assert str(caught.value) == (
+        "local: the weights 'other' cannot be read (No such file or directory); "
+        "give the path of a GGUF file, or 'smollm2'"
+    )
     assert caught.value.code == "unknown-model"
+
+
+async def test_a_route_may_name_another_file(model, llama, tmp_path):
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"GGUF")
+    async with model.opened():
+        for name in (model.model, str(other), model.model):
+            llama.answer(saying("hi"), END)
+            head = RequestHead(Settings("local", model=name))
+            async with model.stream(ModelRequest(head, messages=[UserMessage("hello")])) as chunks:
+                assert len([chunk async for chunk in chunks]) > 1
+        assert [parameters.model.path for parameters in llama.loaded] == [model.model, str(other)]
+        assert llama.alive == 2
+    assert llama.alive == 0
 
 
 async def test_prepare_says_which_package_is_missing(monkeypatch, weights):
@@ -230,7 +247,7 @@ async def test_who_comes_while_the_model_is_about_to_be_freed_keeps_it(model, ll
     told = trio.Event()
     async with trio.open_nursery() as nursery:
         await nursery.start(leave_when_told, told)
-        async with model._engine._turn:
+        async with model._engine(model.model)._turn:
             told.set()
             await trio.testing.wait_all_tasks_blocked()
             await nursery.start(come)
@@ -281,7 +298,7 @@ async def test_leaving_early_stops_the_answer_and_waits_for_its_thread(model, ll
             assert await anext(chunks) == TextDelta("a")
             trio.lowlevel.current_trio_token().run_sync_soon(llama.answer, saying("b"))
         assert llama.stopped.is_set()
-        assert model._engine._threads.borrowed_tokens == 0
+        assert model._engine(model.model)._threads.borrowed_tokens == 0
 
 
 async def test_a_cancelled_answer_waits_for_its_thread(model, llama):

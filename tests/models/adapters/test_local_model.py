@@ -13,7 +13,8 @@ from creche.errors import ContextOverflowError
 from creche.host import open_host
 from creche.messages import SystemMessage, ToolCall, ToolSchema, UserMessage
 from creche.models import Assembler, ModelOptions, ModelRequest, RequestHead, Settings
-from creche.models.adapters._local import LocalModel
+from creche.models.adapters import LocalModel
+from creche.testing import check_model
 
 
 def missing():
@@ -102,7 +103,7 @@ async def test_a_cancelled_answer_frees_its_slot():
                 async for _ in chunks:
                     scope.cancel()
         assert scope.cancelled_caught
-        assert model._engine._threads.borrowed_tokens == 0
+        assert model._engine(model.model)._threads.borrowed_tokens == 0
         assert (await ask(model, asking(FRANCE, max_tokens=2))).finished.reason == "max-tokens"
 
 
@@ -121,6 +122,10 @@ def test_a_model_leaves_no_memory_and_can_be_opened_again_in_another_run():
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+async def test_it_keeps_the_contract_of_an_adapter():
+    await check_model(local(), max_tokens=8)
 
 
 async def test_an_agent_answers():

@@ -7,9 +7,10 @@ from creche._util import publish
 
 from ._anthropic import AnthropicModel as AnthropicModel
 from ._cards import ModelCard as ModelCard
+from ._local import LocalModel as LocalModel
 from ._openai import OpenAIModel as OpenAIModel
 from ._standard import STANDARD_PROVIDERS as STANDARD_PROVIDERS
 
-__all__ = ["STANDARD_PROVIDERS", "AnthropicModel", "ModelCard", "OpenAIModel"]
+__all__ = ["STANDARD_PROVIDERS", "AnthropicModel", "LocalModel", "ModelCard", "OpenAIModel"]
 
 publish(globals(), __name__)

@@ -5,7 +5,7 @@ import operator
 import os
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +16,6 @@ from creche._util import final, open_hidden_nursery
 from creche.errors import ModelError
 
 from .._chunks import Chunk, Finished
-from .._failures import model_error
 from .._model import Capabilities, PreparedCall, RetryPolicy
 from .._request import ModelRequest, Settings
 from ._local_engine import Engine
@@ -37,10 +36,11 @@ class LocalModel:
     A model that knows no tools is held to a JSON Schema with a branch for each tool and one for a reply, so an answer
     has one call at most. SmolLM2 is good for trying things out, and not for judging what agents can do.
 
-    One adapter serves one file and any number of agents, in one run of trio at a time.
+    The name of a model in a route is ``"smollm2"`` or the path of a GGUF file, so one adapter may have several in
+    memory. It serves any number of agents, in one run of trio at a time.
 
     Args:
-      weights: ``"smollm2"``, or the path of a GGUF file. It is also the name of the model in routes.
+      weights: What is asked when a route names no model: ``"smollm2"``, or the path of a GGUF file.
       provider: Name of the provider in routes, settings and messages.
       slots: How many requests are answered at once; the others wait.
       context: Tokens of one request and its answer together. Memory is taken for all slots when the model is loaded.
@@ -73,25 +73,36 @@ class LocalModel:
         """What is asked: ``"smollm2"``, or the path of the file."""
         self.limiter: trio.CapacityLimiter | None = trio.CapacityLimiter(_positive("slots", slots))
         """How many requests may be under way at once."""
+        self._slots = slots
         self._context = _positive("context", context)
+        self._threads = threads
         self._retry = retry or RetryPolicy()
-        self._engine = Engine(provider, self.model, slots=slots, context=context, threads=threads)
+        self._engines: dict[str, Engine] = {}
+        self._users = 0
 
-    def opened(self) -> AbstractAsyncContextManager[object]:
-        """Keep the model in memory for the length of the block; see `creche.models.KeepsOpen`."""
-        return self._engine.opened()
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Keep what is loaded in memory for the length of the block; see `creche.models.KeepsOpen`."""
+        self._users += 1
+        if self._users == 1:
+            for engine in self._engines.values():
+                engine.hold()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                for engine in self._engines.values():
+                    await engine.release()  # noqa: ASYNC102 - it is shielded inside
 
     async def prepare(self, settings: Settings, /) -> PreparedCall:
         """Return what is known of a call before it is made.
 
         Raises:
           ConfigError: The package xllamacpp is not installed.
-          ModelError: The weights are missing, or the settings name another model.
+          ModelError: There are no such weights.
         """
-        if settings.model != self.model:
-            text = f"{self.provider}: {settings.model!r} is not here; this LocalModel serves {self.model!r} alone"
-            raise model_error("unknown-model", text, provider=self.provider)
-        await self._engine.check()
+        await self._engine(settings.model).check()
         defaults: tuple[str, ...] = ()
         if settings.options.max_tokens is None:
             defaults = ("max_tokens",)
@@ -117,15 +128,26 @@ class LocalModel:
         call_id = f"call-{len(request.messages)}-0"
         reader = LocalReader(self.provider, call_id=call_id, structured=bool(tools))
         body = encode_request(request, tools)
-        async with self._engine.opened():
-            await self._engine.load()
+        name = request.settings.model
+        engine = self._engine(name)
+        async with self.opened():
+            await engine.load()
             with _Answer(reader) as answer:
-                async with open_hidden_nursery(f"the model {self.model!r}") as nursery:
-                    nursery.start_soon(answer.run, self._engine, body)
+                async with open_hidden_nursery(f"the model {name!r}") as nursery:
+                    nursery.start_soon(answer.run, engine, body)
                     try:
                         yield answer
                     finally:
                         answer.stop()
+
+    def _engine(self, name: str) -> Engine:
+        engine = self._engines.get(name)
+        if engine is None:
+            engine = Engine(self.provider, name, slots=self._slots, context=self._context, threads=self._threads)
+            self._engines[name] = engine
+            if self._users:
+                engine.hold()
+        return engine
 
 
 class _Answer:

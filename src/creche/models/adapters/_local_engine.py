@@ -62,14 +62,22 @@ class Engine:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Keep the model in memory for the length of the block, once loaded; the last block to end frees it."""
-        self._users += 1
+        self.hold()
         try:
             yield
         finally:
-            self._users -= 1
-            if not self._users and self._servers:
-                with trio.CancelScope(shield=True):  # takes a tenth of a second at most
-                    await self._close()
+            await self.release()
+
+    def hold(self) -> None:
+        """Begin to keep the model in memory, once loaded."""
+        self._users += 1
+
+    async def release(self) -> None:
+        """End what `hold` began; the last one to end frees the model. It is shielded from cancellation."""
+        self._users -= 1
+        if not self._users and self._servers:
+            with trio.CancelScope(shield=True):  # takes a tenth of a second at most
+                await self._close()
 
     async def check(self) -> None:
         """See that the model could be loaded.

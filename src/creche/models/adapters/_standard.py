@@ -5,12 +5,14 @@ from types import MappingProxyType
 
 from .._model import Model
 from ._anthropic import AnthropicModel
+from ._local import LocalModel
 from ._openai import OpenAIModel, deepseek, ollama, openrouter
 
 STANDARD_PROVIDERS: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {
         "anthropic": AnthropicModel,
         "deepseek": deepseek,
+        "local": LocalModel,
         "ollama": ollama,
         "openai": OpenAIModel,
         "openrouter": openrouter,
