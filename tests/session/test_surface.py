@@ -42,6 +42,16 @@ def test_the_surface_is_what_the_model_sees_in_order(log):
     assert texts(log.derive_messages()) == ["Be kind.", "hello", "It is May.", "Hm.", "one", "two", "and?"]
 
 
+def test_a_history_is_one_thing_until_something_is_replaced(log, say):
+    """Rule: of two views of one history, the shorter begins the longer; so adapters may keep what they made of it."""
+    history, before = log.history, log.derive_messages()
+    say.extend(log, say.answer(text="Well."))
+    assert log.history is history
+    assert list(log.derive_messages())[: len(before)] == list(before)
+    log.append(say.system("Be brief."), replace=(2, 2))
+    assert log.history is not history
+
+
 @pytest.mark.parametrize("text", ["", "Be kind."], ids=["empty", "with text"])
 def test_an_empty_prompt_takes_its_place_and_says_nothing(text, say, log_at):
     """Rule: an empty system prompt reserves the place; no message is derived from it."""

@@ -142,7 +142,9 @@ def _admit(agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCal
     )
     if project_route(log.last_route, route) is not None:
         log.append(route)
-    return ModelRequest(head, messages=log.derive_messages(), agent_path=agent.path, session_id=log.id)
+    return ModelRequest(
+        head, messages=log.derive_messages(), agent_path=agent.path, session_id=log.id, history=log.history
+    )
 
 
 def _take_delivery(unsaid: list[Delivery], message: UserMessage) -> str | None:

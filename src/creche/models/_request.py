@@ -134,6 +134,9 @@ class ModelRequest:
     """Which agent asks. Metadata, outside the canonical bytes."""
     session_id: str = attrs.field(default="", kw_only=True)
     """Which session asks. Metadata, outside the canonical bytes."""
+    history: object = attrs.field(default=None, kw_only=True, repr=False)
+    """What the messages are a view of, if that only grows: of two requests with one history, the messages of the shorter
+    begin those of the longer. For adapters that keep what they made of it, by a weak reference. Metadata as well."""
 
     @property
     def settings(self) -> Settings:

@@ -166,6 +166,11 @@ class SessionLog:
         """Return the history as an immutable view that later records do not lengthen. Copies nothing."""
         return self._surface.messages
 
+    @property
+    def history(self) -> object:
+        """What `derive_messages` returns a view of: it only grows, and there is another one once something was replaced."""
+        return self._surface.history
+
     def tool_results(self) -> tuple[ToolMessage, ...]:
         """Return the tool results on the surface, in the model's order."""
         return tuple([node.data.message for node in self._surface.nodes if isinstance(node.data, ToolReturned)])

@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Shelf(Generic[T]):
     """An append-only list."""
 
-    __slots__ = ("_own", "_prefix", "_shared")
+    __slots__ = ("__weakref__", "_own", "_prefix", "_shared")
 
     def __init__(self, prefix: "ShelfView[T] | None" = None) -> None:
         self._prefix = prefix

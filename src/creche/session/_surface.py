@@ -71,6 +71,11 @@ class Surface:
         """The messages they derive."""
         return self._messages.view()
 
+    @property
+    def history(self) -> object:
+        """What `messages` is a view of; another one once something was replaced."""
+        return self._messages
+
     def append(self, record: Record) -> None:
         """Put a record at the end."""
         message = derive_message(record)

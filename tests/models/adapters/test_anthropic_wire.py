@@ -20,6 +20,7 @@ from creche.messages import (
 )
 from creche.models import ModelOptions, ModelRequest, RequestHead, Settings
 from creche.models.adapters._anthropic_wire import Dialect, encode_body
+from creche.models.adapters._wire import Histories
 
 ADAPTIVE = Dialect(provider="anthropic", images=True, thinking="adaptive", max_tokens=100_000)
 BUDGET = attrs.evolve(ADAPTIVE, thinking="budget")
@@ -38,7 +39,7 @@ def request(*messages, tools=(), **options):
 
 
 def body(*messages, dialect=ADAPTIVE, tools=(), **options):
-    return json.loads(encode_body(request(*messages, tools=tools, **options), dialect))
+    return json.loads(encode_body(request(*messages, tools=tools, **options), dialect, Histories()))
 
 
 def sent(*messages, dialect=ADAPTIVE):
@@ -360,6 +361,6 @@ def test_every_body_keeps_to_the_rules_of_the_server(history):
 def test_the_bodies_of_two_steps_share_their_bytes():
     first = request(SystemMessage("Be brief."), HI, tools=[READ])
     second = ModelRequest(first.head, messages=[*first.messages, answered(CALL), result(TextPart("A"))])
-    one, two = encode_body(first, ADAPTIVE), encode_body(second, ADAPTIVE)
+    one, two = encode_body(first, ADAPTIVE, Histories()), encode_body(second, ADAPTIVE, Histories())
     assert two.startswith(one.removesuffix(b"]}"))
-    assert encode_body(first, ADAPTIVE) == one
+    assert encode_body(first, ADAPTIVE, Histories()) == one

@@ -20,6 +20,7 @@ from creche.messages import (
 )
 from creche.models import ModelOptions, ModelRequest, RequestHead, Settings
 from creche.models.adapters._openai_wire import Dialect, cache_key, encode_body
+from creche.models.adapters._wire import Histories
 
 OPENAI = Dialect(provider="openai", is_openai=True, replays_reasoning=False, images=True)
 OTHER = Dialect(provider="mine", is_openai=False, replays_reasoning=False, images=False)
@@ -35,7 +36,7 @@ def request(*messages, tools=(), **options):
 
 
 def body(*messages, dialect=OPENAI, tools=(), **options):
-    return json.loads(encode_body(request(*messages, tools=tools, **options), dialect))
+    return json.loads(encode_body(request(*messages, tools=tools, **options), dialect, Histories()))
 
 
 def sent(*messages, dialect=OPENAI):
@@ -208,6 +209,12 @@ def test_next_to_calls_even_empty_reasoning_is_missed():
 
 # ---------------------------------------------------------------- bytes
 
+
+@attrs.define(eq=False)
+class Word:
+    text: str
+
+
 texts = st.text(max_size=5)
 parts = st.lists(st.one_of(texts.map(TextPart), st.just(IMAGE)), max_size=3)
 
@@ -233,7 +240,7 @@ def test_each_body_begins_with_the_one_before(history, dialect):
     messages, older = [], None
     for asked, answered in history:
         messages += asked
-        encoded = encode_body(request(*messages, tools=[READ]), dialect)
+        encoded = encode_body(request(*messages, tools=[READ]), dialect, Histories())
         assert json.loads(encoded)["messages"]
         if older is not None:
             assert encoded.startswith(older.removesuffix(b"]}"))
@@ -247,9 +254,44 @@ def test_a_message_is_encoded_once(monkeypatch):
     monkeypatch.setattr(
         "creche.models.adapters._openai_wire._encode", lambda message, dialect: counted.append(message) or "{}"
     )
-    encode_body(request(*history), OPENAI)
-    encode_body(request(*history, UserMessage("d")), OPENAI)
+    encode_body(request(*history), OPENAI, Histories())
+    encode_body(request(*history, UserMessage("d")), OPENAI, Histories())
     assert counted == [*history, UserMessage("d")]
+
+
+@given(st.lists(steps(), min_size=1, max_size=5), st.data())
+def test_a_history_that_is_kept_says_what_one_from_scratch_does(history, data):
+    """Law: whatever was asked before, in whatever dialect, a body is that of its messages alone."""
+    kept, token, messages = Histories(), Word("a history"), []
+    for asked, answered in history:
+        messages += asked
+        for _ in range(data.draw(st.integers(0, 2))):
+            length = data.draw(st.integers(0, len(messages)))
+            dialect = data.draw(st.sampled_from([OPENAI, OTHER, DEEPSEEK]))
+            plain = request(*messages[:length], tools=[READ])
+            known = attrs.evolve(plain, history=token)
+            assert encode_body(known, dialect, kept) == encode_body(plain, dialect, Histories())
+        messages += answered
+
+
+def test_a_step_takes_only_what_is_new(monkeypatch):
+    taken = []
+    monkeypatch.setattr(
+        "creche.models.adapters._openai_wire.ChatMessages.add", lambda self, message: taken.append(message)
+    )
+    kept, token, messages = Histories(), Word("a history"), []
+    for number in range(3):
+        messages.append(UserMessage(f"{number}"))
+        encode_body(attrs.evolve(request(*messages), history=token), OPENAI, kept)
+    assert taken == messages
+
+
+def test_what_is_kept_of_a_history_goes_with_it():
+    kept, token = Histories(), Word("a history")
+    encode_body(attrs.evolve(request(UserMessage("a")), history=token), OPENAI, kept)
+    assert len(kept._known) == 1
+    del token
+    assert len(kept._known) == 0
 
 
 def test_requests_with_one_head_share_their_cache():

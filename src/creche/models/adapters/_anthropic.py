@@ -16,6 +16,7 @@ from ._anthropic_stream import MessagesReader
 from ._anthropic_wire import Dialect, encode_body
 from ._cards import ANTHROPIC_CARDS, ModelCard, find_card
 from ._http import CONNECTING, Connection, HttpAnswer
+from ._wire import Histories
 
 ANTHROPIC_HOST = "api.anthropic.com"
 ANTHROPIC_URL = f"https://{ANTHROPIC_HOST}"
@@ -71,6 +72,7 @@ class AnthropicModel:
         self._silence = silence
         self._cards = (cards or {}, ANTHROPIC_CARDS)
         self._retry = retry or RetryPolicy()
+        self._histories = Histories()
         self._connection = Connection(provider, sdk="anthropic", make=self._make_client, find_key=self._find_key)
 
     def opened(self) -> AbstractAsyncContextManager[object]:
@@ -111,7 +113,7 @@ class AnthropicModel:
         return HttpAnswer(
             self._connection,
             path="/v1/messages",
-            body=encode_body(request, dialect),
+            body=encode_body(request, dialect, self._histories),
             reader=MessagesReader(self._connection.error, provider=self.provider),
         )
 

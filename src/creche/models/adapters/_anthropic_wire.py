@@ -37,7 +37,7 @@ from creche.messages import (
 
 from .._request import ModelOptions, ModelRequest
 from ._cards import Thinking
-from ._wire import NO_OUTPUT, NO_TEXT, seen_parts, wire_arguments, wire_id, wire_name
+from ._wire import NO_OUTPUT, NO_TEXT, Histories, seen_parts, wire_arguments, wire_id, wire_name
 
 THINKING_MARK, REDACTED_MARK = "t:", "r:"
 """What a signature has behind the provider's name: that of a thinking block, or the data of a redacted one."""
@@ -71,11 +71,11 @@ class Dialect:
         return f"anthropic {self.provider} {self.images}"
 
 
-def encode_body(request: ModelRequest, dialect: Dialect) -> bytes:
+def encode_body(request: ModelRequest, dialect: Dialect, histories: Histories) -> bytes:
     """Return the body of the request, JSON in UTF-8."""
     head = canonical_json(_settings(request, dialect))
     tools = f',"tools":{request.head.kept("anthropic tools", lambda: _tools(request.tools))}' if request.tools else ""
-    messages = ",".join(_messages(request.messages, dialect))
+    messages = histories.text(request, dialect.form, lambda: MessagesOfAnthropic(dialect))
     return f'{head[:-1]},{_BREAKPOINT}{tools}{_system(request)},"messages":[{messages}]}}'.encode()
 
 
@@ -147,35 +147,50 @@ def _system(request: ModelRequest) -> str:
 # ---------------------------------------------------------------- messages
 
 
-def _messages(messages: Sequence[Message], dialect: Dialect) -> Iterable[str]:
-    """Yield the messages after a leading system prompt in their wire form."""
-    form = dialect.form
-    prompts: list[str] = []  # wait for the end of the user messages
-    results: list[str] = []
-    follows_user = False
-    for place, message in enumerate(messages):
-        text = message.kept(form, lambda message=message: _encode(message, dialect))  # type: ignore[misc]
+class MessagesOfAnthropic:
+    """The messages of one history after its leading system prompt, as far as they have come.
+
+    Args:
+      dialect: What their form depends on.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._form = dialect.form
+        self._texts: list[str] = []
+        self._prompts: list[str] = []  # wait for the end of the user messages
+        self._results: list[str] = []  # in a row
+        self._follows_user = False
+        self._is_first = True
+
+    def add(self, message: Message) -> None:
+        """Take the next message."""
+        is_first, self._is_first = self._is_first, False
+        text = message.kept(self._form, lambda: _encode(message, self._dialect))
         if isinstance(message, ToolMessage):
-            results.append(text)
-            continue
-        if results:
-            yield _message("user", results)
-            results, follows_user = [], True
+            self._results.append(text)
+            return
+        if self._results:
+            self._texts.append(_message("user", self._results))
+            self._results, self._follows_user = [], True
         if not text:
-            continue
+            return
         if isinstance(message, SystemMessage):
-            prompts += [text] if place else []
-            continue
+            self._prompts += [] if is_first else [text]
+            return
         is_answer = isinstance(message, AssistantMessage)
-        if is_answer and prompts and follows_user:
-            yield _message("system", prompts)
-            prompts = []
-        yield text
-        follows_user = not is_answer
-    if results:
-        yield _message("user", results)
-    if prompts:
-        yield _message("system", prompts)
+        if is_answer and self._prompts and self._follows_user:
+            self._texts.append(_message("system", self._prompts))
+            self._prompts = []
+        self._texts.append(text)
+        self._follows_user = not is_answer
+
+    def text(self) -> str:
+        """Return the messages so far, joined with commas."""
+        last = [_message("user", self._results)] if self._results else []
+        if self._prompts:
+            last.append(_message("system", self._prompts))
+        return ",".join([*self._texts, *last])
 
 
 def _message(role: str, blocks: Iterable[str]) -> str:

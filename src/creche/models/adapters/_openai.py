@@ -15,6 +15,7 @@ from ._cards import DEEPSEEK_CARDS, OPENAI_CARDS, ModelCard, find_card
 from ._http import CONNECTING, Connection, HttpAnswer
 from ._openai_stream import ChatReader
 from ._openai_wire import Dialect, encode_body
+from ._wire import Histories
 
 OPENAI_HOST = "api.openai.com"
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
@@ -67,6 +68,7 @@ class OpenAIModel:
         self._cards = (cards or {}, OPENAI_CARDS, DEEPSEEK_CARDS)
         self._replays_reasoning = replays_reasoning
         self._retry = retry or RetryPolicy()
+        self._histories = Histories()
         self._connection = Connection(provider, sdk="openai", make=self._make_client, find_key=self._find_key)
 
     def opened(self) -> AbstractAsyncContextManager[object]:
@@ -98,7 +100,7 @@ class OpenAIModel:
         return HttpAnswer(
             self._connection,
             path="/chat/completions",
-            body=encode_body(request, dialect),
+            body=encode_body(request, dialect, self._histories),
             reader=ChatReader(self._connection.error, signature=signature),
         )
 

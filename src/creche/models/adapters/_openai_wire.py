@@ -6,7 +6,7 @@ Rule 2: results of tools are text on this wire. Their images follow in a user me
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import assert_never
 
 import attrs
@@ -27,7 +27,7 @@ from creche.messages import (
 )
 
 from .._request import ModelRequest
-from ._wire import NO_OUTPUT, NO_TEXT, seen_parts, wire_arguments, wire_id, wire_name
+from ._wire import NO_OUTPUT, NO_TEXT, Histories, seen_parts, wire_arguments, wire_id, wire_name
 
 _CHOICES = ("auto", "none", "required")
 
@@ -52,11 +52,12 @@ class Dialect:
         return f"openai {self!r}"
 
 
-def encode_body(request: ModelRequest, dialect: Dialect) -> bytes:
+def encode_body(request: ModelRequest, dialect: Dialect, histories: Histories) -> bytes:
     """Return the body of the request, JSON in UTF-8."""
     head = canonical_json(_settings(request, dialect))
     tools = f',"tools":{request.head.kept("openai tools", lambda: _tools(request))}' if request.tools else ""
-    return f'{head[:-1]}{tools},"messages":[{",".join(_messages(request.messages, dialect))}]}}'.encode()
+    messages = histories.text(request, dialect.form, lambda: ChatMessages(dialect))
+    return f'{head[:-1]}{tools},"messages":[{messages}]}}'.encode()
 
 
 def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
@@ -105,20 +106,34 @@ def cache_key(request: ModelRequest) -> str:
 # ---------------------------------------------------------------- messages
 
 
-def _messages(messages: Sequence[Message], dialect: Dialect) -> Iterable[str]:
-    form = dialect.form
-    shown: list[ImagePart] = []
-    for message in messages:
-        if shown and not isinstance(message, ToolMessage):
-            yield _images_of_tools(shown)
-            shown = []
-        text = message.kept(form, lambda message=message: _encode(message, dialect))  # type: ignore[misc]
+class ChatMessages:
+    """The messages of one history, as far as they have come.
+
+    Args:
+      dialect: How the endpoint deviates from the others.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._form = dialect.form
+        self._texts: list[str] = []
+        self._shown: list[ImagePart] = []  # of the results in a row
+
+    def add(self, message: Message) -> None:
+        """Take the next message."""
+        if self._shown and not isinstance(message, ToolMessage):
+            self._texts.append(_images_of_tools(self._shown))
+            self._shown = []
+        text = message.kept(self._form, lambda: _encode(message, self._dialect))
         if text:
-            yield text
-        if isinstance(message, ToolMessage) and dialect.images:
-            shown += [part for part in message.parts if isinstance(part, ImagePart)]
-    if shown:
-        yield _images_of_tools(shown)
+            self._texts.append(text)
+        if isinstance(message, ToolMessage) and self._dialect.images:
+            self._shown += [part for part in message.parts if isinstance(part, ImagePart)]
+
+    def text(self) -> str:
+        """Return the messages so far, joined with commas."""
+        last = [_images_of_tools(self._shown)] if self._shown else []
+        return ",".join([*self._texts, *last])
 
 
 def _encode(message: Message, dialect: Dialect) -> str:

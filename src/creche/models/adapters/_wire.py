@@ -8,11 +8,16 @@ back is told apart by the tools. All of it is a function of one message, so the 
 import hashlib
 import json
 import re
-from collections.abc import Iterable
-from typing import NoReturn, cast
+from collections.abc import Callable, Iterable
+from typing import NoReturn, Protocol, cast
+from weakref import WeakKeyDictionary
+
+import attrs
 
 from creche._util import canonical_json, clean_text, unfenced
-from creche.messages import ImagePart, Part, TextPart
+from creche.messages import ImagePart, Message, Part, TextPart
+
+from .._request import ModelRequest
 
 NO_TEXT = "(no text)"
 """Stands for a message without text, which a strict server refuses."""
@@ -71,3 +76,52 @@ def seen_parts(parts: Iterable[Part], *, images: bool) -> list[Part]:
         elif part.text.strip():
             seen.append(part)
     return seen
+
+
+class MessagesText(Protocol):
+    """The messages of one history in their wire form, as far as they have come."""
+
+    def add(self, message: Message, /) -> None:
+        """Take the next message."""
+        ...
+
+    def text(self) -> str:
+        """Return the messages so far, joined with commas. More may be added afterwards."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Known:
+    form: str
+    text: MessagesText
+    count: int = 0
+
+
+class Histories:
+    """The wire forms of the histories that an adapter is asked with, each kept for as long as its history lives.
+
+    So a step costs what is new in it. A form is right because a history only grows: of two requests with one
+    `ModelRequest.history`, the messages of the shorter begin those of the longer.
+    """
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[object, _Known] = WeakKeyDictionary()
+
+    def text(self, request: ModelRequest, form: str, make: Callable[[], MessagesText]) -> str:
+        """Return the messages of a request in their wire form, joined with commas.
+
+        Args:
+          request: The request.
+          form: Name of the form, with everything that it depends on besides the messages.
+          make: Begins a history without messages.
+        """
+        messages, history = request.messages, request.history
+        known = None if history is None else self._known.get(history)
+        if known is None or known.form != form or known.count > len(messages):
+            known = _Known(form, make())
+            if history is not None:
+                self._known[history] = known
+        for place in range(known.count, len(messages)):
+            known.text.add(messages[place])
+        known.count = len(messages)
+        return known.text.text()
