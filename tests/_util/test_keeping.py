@@ -15,31 +15,31 @@ def test_a_form_is_made_once():
 
     def make():
         made.append(1)
-        return "WORD"
+        return b"WORD"
 
     word = Word("word")
-    assert [word.kept("upper", make), word.kept("upper", make)] == ["WORD", "WORD"]
+    assert [word.kept("upper", make), word.kept("upper", make)] == [b"WORD", b"WORD"]
     assert len(made) == 1
 
 
 def test_each_name_is_another_form():
     word = Word("word")
-    assert word.kept("upper", lambda: "WORD") == "WORD"
-    assert word.kept("first", lambda: "w") == "w"
+    assert word.kept("upper", lambda: b"WORD") == b"WORD"
+    assert word.kept("first", lambda: b"w") == b"w"
 
 
 def test_an_empty_form_is_kept_too():
     made = []
     word = Word("word")
     for _ in range(2):
-        assert word.kept("none", lambda: made.append(1) or "") == ""
+        assert word.kept("none", lambda: made.append(1) or b"") == b""
     assert len(made) == 1
 
 
 def test_forms_are_no_part_of_the_value():
     word = Word("word")
-    word.kept("upper", lambda: "WORD")
+    word.kept("upper", lambda: b"WORD")
     assert word == Word("word")
     assert hash(word) == hash(Word("word"))
     assert attrs.asdict(word) == {"text": "word"}
-    assert attrs.evolve(word, text="other").kept("upper", lambda: "OTHER") == "OTHER"
+    assert attrs.evolve(word, text="other").kept("upper", lambda: b"OTHER") == b"OTHER"

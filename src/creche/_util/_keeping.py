@@ -8,20 +8,20 @@ import attrs
 
 @attrs.frozen
 class Keeping:
-    """A value that keeps texts made of it, such as its form on a provider's wire. They are no part of the value."""
+    """A value that keeps bytes made of it, such as its form on a provider's wire. They are no part of the value."""
 
     @functools.cached_property
-    def _forms(self) -> dict[str, str]:
+    def _forms(self) -> dict[str, bytes]:
         return {}
 
-    def kept(self, form: str, make: Callable[[], str]) -> str:
+    def kept(self, form: str, make: Callable[[], bytes]) -> bytes:
         """Return one form of the value, made at its first use.
 
         Args:
           form: Name of the form, with everything that it depends on besides the value.
-          make: Makes it. Contract: gives the same text whenever it is called for this value and name.
+          make: Makes it. Contract: gives the same bytes whenever it is called for this value and name.
         """
-        text = self._forms.get(form)
-        if text is None:
-            text = self._forms[form] = make()
-        return text
+        made = self._forms.get(form)
+        if made is None:
+            made = self._forms[form] = make()
+        return made

@@ -37,7 +37,7 @@ from creche.messages import (
 
 from .._request import ModelOptions, ModelRequest
 from ._cards import Thinking
-from ._wire import NO_OUTPUT, NO_TEXT, Histories, seen_parts, wire_arguments, wire_id, wire_name
+from ._wire import NO_OUTPUT, NO_TEXT, Histories, listed, piece, seen_parts, wire_arguments, wire_id, wire_name
 
 THINKING_MARK, REDACTED_MARK = "t:", "r:"
 """What a signature has behind the provider's name: that of a thinking block, or the data of a redacted one."""
@@ -73,10 +73,10 @@ class Dialect:
 
 def encode_body(request: ModelRequest, dialect: Dialect, histories: Histories) -> bytes:
     """Return the body of the request, JSON in UTF-8."""
-    head = canonical_json(_settings(request, dialect))
-    tools = f',"tools":{request.head.kept("anthropic tools", lambda: _tools(request.tools))}' if request.tools else ""
-    messages = histories.text(request, dialect.form, lambda: MessagesOfAnthropic(dialect))
-    return f'{head[:-1]},{_BREAKPOINT}{tools}{_system(request)},"messages":[{messages}]}}'.encode()
+    head = f"{canonical_json(_settings(request, dialect))[:-1]},{_BREAKPOINT}".encode()
+    if request.tools:
+        head += request.head.kept("anthropic tools", lambda: _tools(request.tools))
+    return histories.body(head + _system(request), request, dialect.form, lambda: MessagesOfAnthropic(dialect))
 
 
 def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
@@ -130,18 +130,20 @@ def _tool_choice(choice: str | None, thinking: dict[str, object] | None) -> dict
     return {"type": "any"} if choice == "required" else {"type": "tool", "name": wire_name(choice)}
 
 
-def _tools(tools: Sequence[ToolSchema]) -> str:
+def _tools(tools: Sequence[ToolSchema]) -> bytes:
     schemas = [
         f'"name":{canonical_json(wire_name(tool.name))},"description":{canonical_json(tool.description)},'
         f'"input_schema":{tool.parameters}'
         for tool in tools
     ]
-    return f"[{{{'},{'.join(schemas)},{_BREAKPOINT}}}]"
+    return f',"tools":[{{{"},{".join(schemas)},{_BREAKPOINT}}}]'.encode()
 
 
-def _system(request: ModelRequest) -> str:
+def _system(request: ModelRequest) -> bytes:
     text = request.system
-    return f',"system":[{{"type":"text","text":{canonical_json(text)},{_BREAKPOINT}}}]' if text.strip() else ""
+    if not text.strip():
+        return b""
+    return f',"system":[{{"type":"text","text":{canonical_json(text)},{_BREAKPOINT}}}]'.encode()
 
 
 # ---------------------------------------------------------------- messages
@@ -157,40 +159,44 @@ class MessagesOfAnthropic:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._form = dialect.form
-        self._texts: list[str] = []
-        self._prompts: list[str] = []  # wait for the end of the user messages
-        self._results: list[str] = []  # in a row
+        self._pieces: list[bytes] = []
+        self._prompts: list[bytes] = []  # wait for the end of the user messages
+        self._results: list[bytes] = []  # in a row
         self._follows_user = False
         self._is_first = True
 
     def add(self, message: Message) -> None:
         """Take the next message."""
         is_first, self._is_first = self._is_first, False
-        text = message.kept(self._form, lambda: _encode(message, self._dialect))
+        encoded = message.kept(self._form, lambda: piece(_encode(message, self._dialect)))
         if isinstance(message, ToolMessage):
-            self._results.append(text)
+            self._results.append(encoded)
             return
         if self._results:
-            self._texts.append(_message("user", self._results))
+            self._pieces.append(_joined("user", self._results))
             self._results, self._follows_user = [], True
-        if not text:
+        if not encoded:
             return
         if isinstance(message, SystemMessage):
-            self._prompts += [] if is_first else [text]
+            self._prompts += [] if is_first else [encoded]
             return
         is_answer = isinstance(message, AssistantMessage)
         if is_answer and self._prompts and self._follows_user:
-            self._texts.append(_message("system", self._prompts))
+            self._pieces.append(_joined("system", self._prompts))
             self._prompts = []
-        self._texts.append(text)
+        self._pieces.append(encoded)
         self._follows_user = not is_answer
 
-    def text(self) -> str:
-        """Return the messages so far, joined with commas."""
-        last = [_message("user", self._results)] if self._results else []
+    def pieces(self) -> list[bytes]:
+        """Return the messages so far."""
+        waiting = [_joined("user", self._results)] if self._results else []
         if self._prompts:
-            last.append(_message("system", self._prompts))
-        return ",".join([*self._texts, *last])
+            waiting.append(_joined("system", self._prompts))
+        return [*self._pieces, *waiting] if waiting else self._pieces
+
+
+def _joined(role: str, blocks: Iterable[bytes]) -> bytes:
+    return b',{"role":"%b","content":%b}' % (role.encode(), listed(blocks))
 
 
 def _message(role: str, blocks: Iterable[str]) -> str:

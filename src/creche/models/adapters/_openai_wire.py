@@ -27,7 +27,7 @@ from creche.messages import (
 )
 
 from .._request import ModelRequest
-from ._wire import NO_OUTPUT, NO_TEXT, Histories, seen_parts, wire_arguments, wire_id, wire_name
+from ._wire import NO_OUTPUT, NO_TEXT, Histories, listed, piece, seen_parts, wire_arguments, wire_id, wire_name
 
 _CHOICES = ("auto", "none", "required")
 
@@ -54,10 +54,10 @@ class Dialect:
 
 def encode_body(request: ModelRequest, dialect: Dialect, histories: Histories) -> bytes:
     """Return the body of the request, JSON in UTF-8."""
-    head = canonical_json(_settings(request, dialect))
-    tools = f',"tools":{request.head.kept("openai tools", lambda: _tools(request))}' if request.tools else ""
-    messages = histories.text(request, dialect.form, lambda: ChatMessages(dialect))
-    return f'{head[:-1]}{tools},"messages":[{messages}]}}'.encode()
+    head = canonical_json(_settings(request, dialect))[:-1].encode()
+    if request.tools:
+        head += request.head.kept("openai tools", lambda: _tools(request))
+    return histories.body(head, request, dialect.form, lambda: ChatMessages(dialect))
 
 
 def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
@@ -90,9 +90,8 @@ def _format(schema: str | None) -> dict[str, object]:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": json.loads(schema)}}}
 
 
-def _tools(request: ModelRequest) -> str:
-    schemas = [f'{{"type":"function","function":{tool.encoded}}}' for tool in request.tools]
-    return f"[{','.join(schemas)}]"
+def _tools(request: ModelRequest) -> bytes:
+    return b',"tools":' + listed([piece(f'{{"type":"function","function":{tool.encoded}}}') for tool in request.tools])
 
 
 def cache_key(request: ModelRequest) -> str:
@@ -116,24 +115,23 @@ class ChatMessages:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._form = dialect.form
-        self._texts: list[str] = []
+        self._pieces: list[bytes] = []
         self._shown: list[ImagePart] = []  # of the results in a row
 
     def add(self, message: Message) -> None:
         """Take the next message."""
         if self._shown and not isinstance(message, ToolMessage):
-            self._texts.append(_images_of_tools(self._shown))
+            self._pieces.append(_images_of_tools(self._shown))
             self._shown = []
-        text = message.kept(self._form, lambda: _encode(message, self._dialect))
-        if text:
-            self._texts.append(text)
+        encoded = message.kept(self._form, lambda: piece(_encode(message, self._dialect)))
+        if encoded:
+            self._pieces.append(encoded)
         if isinstance(message, ToolMessage) and self._dialect.images:
             self._shown += [part for part in message.parts if isinstance(part, ImagePart)]
 
-    def text(self) -> str:
-        """Return the messages so far, joined with commas."""
-        last = [_images_of_tools(self._shown)] if self._shown else []
-        return ",".join([*self._texts, *last])
+    def pieces(self) -> list[bytes]:
+        """Return the messages so far."""
+        return [*self._pieces, _images_of_tools(self._shown)] if self._shown else self._pieces
 
 
 def _encode(message: Message, dialect: Dialect) -> str:
@@ -171,9 +169,9 @@ def _part(part: Part) -> dict[str, object]:
     return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
 
 
-def _images_of_tools(images: Iterable[ImagePart]) -> str:
+def _images_of_tools(images: Iterable[ImagePart]) -> bytes:
     parts: list[Part] = [TextPart("Images from the results above:"), *images]
-    return canonical_json({"role": "user", "content": [_part(part) for part in parts]})
+    return piece(canonical_json({"role": "user", "content": [_part(part) for part in parts]}))
 
 
 def _encode_answer(message: AssistantMessage, dialect: Dialect) -> str:

@@ -78,22 +78,32 @@ def seen_parts(parts: Iterable[Part], *, images: bool) -> list[Part]:
     return seen
 
 
-class MessagesText(Protocol):
+def piece(text: str) -> bytes:
+    """Return a part of a JSON list in UTF-8, with the comma that divides it from the one before; of no text, nothing."""
+    return f",{text}".encode() if text else b""
+
+
+def listed(pieces: Iterable[bytes]) -> bytes:
+    """Return the JSON list of some pieces."""
+    return b"[" + b"".join(pieces)[1:] + b"]"
+
+
+class Pieces(Protocol):
     """The messages of one history in their wire form, as far as they have come."""
 
     def add(self, message: Message, /) -> None:
         """Take the next message."""
         ...
 
-    def text(self) -> str:
-        """Return the messages so far, joined with commas. More may be added afterwards."""
+    def pieces(self) -> list[bytes]:
+        """Return the messages so far, see `piece`. More may be added afterwards."""
         ...
 
 
 @attrs.define(eq=False)
 class _Known:
     form: str
-    text: MessagesText
+    messages: Pieces
     count: int = 0
 
 
@@ -107,12 +117,13 @@ class Histories:
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[object, _Known] = WeakKeyDictionary()
 
-    def text(self, request: ModelRequest, form: str, make: Callable[[], MessagesText]) -> str:
-        """Return the messages of a request in their wire form, joined with commas.
+    def body(self, head: bytes, request: ModelRequest, form: str, make: Callable[[], Pieces]) -> bytes:
+        """Return a body: a JSON object that begins with a head and ends with the messages.
 
         Args:
-          request: The request.
-          form: Name of the form, with everything that it depends on besides the messages.
+          head: The object without its closing brace.
+          request: Whose messages they are.
+          form: Name of their form, with everything that it depends on besides the messages.
           make: Begins a history without messages.
         """
         messages, history = request.messages, request.history
@@ -122,6 +133,7 @@ class Histories:
             if history is not None:
                 self._known[history] = known
         for place in range(known.count, len(messages)):
-            known.text.add(messages[place])
+            known.messages.add(messages[place])
         known.count = len(messages)
-        return known.text.text()
+        first, *rest = known.messages.pieces() or [b","]
+        return b"".join([head, b',"messages":[', first[1:], *rest, b"]}"])  # a long history is copied once
