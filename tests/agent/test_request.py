@@ -112,7 +112,7 @@ async def test_a_provider_that_nobody_registered_ends_the_turn_and_not_the_agent
         return Settings("nobody", model="big")
 
     async with lead(hello) as opened:
-        sentence = r"^no model provider 'nobody' is registered for 'nobody:big'"
+        sentence = r"^no model provider 'nobody' is registered"
         with opened.pen.wrap(BuildRequest, switch), pytest.raises(NotRegisteredError, match=sentence):
             await opened.agent.ask("hello")
         assert (await opened.agent.ask("again")).text == "hi"
@@ -271,7 +271,7 @@ async def test_what_is_done_about_a_failed_attempt_can_be_wrapped(lead):
             (
                 str(event.error),
                 event.attempt,
-                event.asked,
+                event.in_a_row,
                 decision,
                 len(event.agent.session.records("assistant/attempt")),
             )
@@ -304,7 +304,7 @@ async def test_each_route_has_retries_of_its_own(autojump_clock):
 
     async def recover(event, following):
         decision = await following()
-        asked.append((event.settings.provider, event.asked, type(decision)))
+        asked.append((event.settings.provider, event.in_a_row, type(decision)))
         return Again() if len(asked) == 2 else decision
 
     async def elsewhere(event, following):

@@ -17,7 +17,7 @@ from creche.cli._ending import WrongUsage
 from creche.cli._run import run
 from creche.models import RetryPolicy, call, say
 from creche.session import load_sessions
-from creche.testing import check_log, open_mock_provider, silent, status, until, wire
+from creche.testing import check_log, open_mock_provider, raw, silent, status, until
 
 SECRET = "sk-test-0123456789abcdef"
 UNSET = ("CRECHE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
@@ -192,7 +192,7 @@ async def test_a_retry_is_told_and_so_is_an_answer_that_was_cut_off(command):
 async def test_a_fallback_is_asked_and_the_answer_begins_anew(command):
     """Rule: what is printed cannot be taken back, so what comes after it stands on a line of its own."""
     script = [
-        [say("Half an"), wire({"error": {"message": "no credit", "type": "insufficient_quota"}})],
+        [say("Half an"), raw({"error": {"message": "no credit", "type": "insufficient_quota"}})],
         say("A whole answer."),
     ]
     async with open_mock_provider(script) as mock:
@@ -337,7 +337,7 @@ def test_without_a_stdout_nothing_is_begun(typed, monkeypatch):
 
 def test_a_missing_key_is_one_sentence_that_names_the_variable(typed):
     code, said, told = typed("Go.", model="openai:gpt-5", as_json=True)
-    sentence = "openai: there is no API key: set OPENAI_API_KEY (check the API key in the environment)"
+    sentence = "openai: there is no API key: set OPENAI_API_KEY"
     assert code == 1
     assert told.startswith(f"creche: {sentence}. 0 requests, ")
     assert told.count("\n") == 1

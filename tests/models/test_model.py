@@ -112,7 +112,7 @@ def test_an_unknown_provider_is_refused_with_those_that_are_known(registry, pen,
     with pytest.raises(NotRegisteredError) as caught:
         resolve_model("c:m", registry, None)
     assert str(caught.value) == (
-        f"no model provider 'c' is registered for 'c:m'; registered: {shown}; "
+        f"no model provider 'c' is registered; registered: {shown}; "
         "register one with registrar.add(ModelProvider(name, model=adapter))"
     )
 

@@ -111,7 +111,7 @@ def test_what_nobody_registered_is_refused_with_all_names(registry, pen):
     with pytest.raises(NotRegisteredError) as caught:
         resolve_model("other:m", registry, None)
     assert str(caught.value) == (
-        "no model provider 'other' is registered for 'other:m'; registered: mine, std; "
+        "no model provider 'other' is registered; registered: mine, std; "
         "register one with registrar.add(ModelProvider(name, model=adapter))"
     )
     assert find_provider("other", registry, None) is None

@@ -252,7 +252,7 @@ async def test_of_two_the_nearer_one_is_used_up_first():
 @pytest.mark.parametrize(
     ("name", "error", "sentence"),
     [
-        ("nobody:x", NotRegisteredError, "no model provider 'nobody' is registered for 'nobody:x'"),
+        ("nobody:x", NotRegisteredError, "no model provider 'nobody' is registered"),
         ("plain", ConfigError, "model: 'plain' is not of the form 'provider:model' and no alias"),
     ],
 )

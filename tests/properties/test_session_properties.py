@@ -61,6 +61,7 @@ from creche.session import (
 
 
 COUNTS = st.integers(0, 2**63 - 1)
+SCHEMAS = st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
 
 
 def values_of(kind):
@@ -71,7 +72,14 @@ def values_of(kind):
     if attrs.has(kind):
         return st.builds(
             kind,
-            **{field.alias: COUNTS if kind is Usage else values_of(field.type) for field in attrs.fields(kind)},
+            **{
+                field.alias: COUNTS
+                if kind is Usage
+                else SCHEMAS
+                if field.name == "output_schema"
+                else values_of(field.type)
+                for field in attrs.fields(kind)
+            },
         )
     if get_origin(kind) is tuple:
         return st.lists(values_of(get_args(kind)[0]), max_size=3).map(tuple)

@@ -32,7 +32,7 @@ async def test_the_adapters_pass(wire):
         else:
             await check_model(AnthropicModel("m", base_url=mock.anthropic_url))
         await mock.wait_quiet()
-    assert len(mock.requests) == 7
+    assert len(mock.requests) == 8
 
 
 class Broken:

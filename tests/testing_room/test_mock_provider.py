@@ -21,12 +21,12 @@ from creche.testing import (
     open_mock_provider,
     page,
     pause,
+    raw,
     silent,
     status,
     think,
     unended,
     until,
-    wire,
 )
 
 WIRES = pytest.mark.parametrize("wire_name", ["openai", "anthropic"])
@@ -467,7 +467,7 @@ async def test_garbage_stands_where_it_is_put():
 
 
 async def test_raw_events_are_all_that_is_sent():
-    events = wire({"type": "ping"}, {"x": 1}, "[DONE]")
+    events = raw({"type": "ping"}, {"x": 1}, "[DONE]")
     async with open_mock_provider([events] * 3) as provider:
         assert await raw_stream(provider) == 'data: {"type":"ping"}\n\ndata: {"x":1}\n\ndata: [DONE]\n\n'
         expected = 'event: ping\ndata: {"type":"ping"}\n\ndata: {"x":1}\n\ndata: [DONE]\n\n'
@@ -476,7 +476,7 @@ async def test_raw_events_are_all_that_is_sent():
 
 
 async def test_texts_among_raw_events_are_not_started_or_ended():
-    async with open_mock_provider([[say("one"), wire({"error": {}})]]) as provider:
+    async with open_mock_provider([[say("one"), raw({"error": {}})]]) as provider:
         text = await raw_stream(provider)
     assert [json.loads(line.removeprefix("data: ")).keys() >= {"choices"} for line in text.split("\n\n")[:-1]] == [
         True,
@@ -726,8 +726,8 @@ async def test_a_script_that_cannot_be_is_refused_at_once(script, error, sentenc
         (lambda: page("", code=204), ValueError, "page() takes a status of 200 to 599 that has a body, not 204"),
         (lambda: page("", code=100), ValueError, "page() takes a status of 200 to 599 that has a body, not 100"),
         (lambda: think(5), TypeError, "think() takes texts, not 5"),
-        (lambda: wire(5), TypeError, "wire() takes mappings and texts, not 5"),
-        (lambda: wire({"a": object()}), TypeError, "Object of type object is not JSON serializable"),
+        (lambda: raw(5), TypeError, "raw() takes mappings and texts, not 5"),
+        (lambda: raw({"a": object()}), TypeError, "Object of type object is not JSON serializable"),
         (lambda: pause(-1), ValueError, "pause() takes finite seconds from zero, not -1; silent() waits for ever"),
         (lambda: pause(math.inf), ValueError, "pause() takes finite seconds from zero, not inf; silent() waits"),
         (lambda: until(5), TypeError, "until() takes a trio.Event, not 5"),

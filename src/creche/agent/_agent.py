@@ -149,7 +149,7 @@ class Agent(metaclass=NoPublicConstructor):
           TypeError: The class has no JSON form.
         """
         shape = None if output is None else output_shape(output)
-        return self._inbox.accept(self, message, "next-turn", source=source, wakes=True, output=shape)
+        return self._inbox.accept(self, message, "next-turn", source=source, wakes=True, shape=shape)
 
     def steer(self, message: Said, *, source: str = "user") -> Delivery:
         """Say something that joins the next step of the open turn, and gives it one more if there would be none.

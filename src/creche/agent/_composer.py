@@ -46,8 +46,8 @@ class Composer(Protocol):
         """
         ...
 
-    async def keep_open(self, model: Model) -> None:
-        """Keep open what a model holds between requests, such as connections, until the host ends.
+    def keep_open(self, model: Model) -> None:
+        """Keep open what a model holds between requests, such as connections, until the host ends. Synchronous.
 
         Contract: cheap for a model that is kept open already, or that holds nothing.
         """

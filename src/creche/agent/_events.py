@@ -90,7 +90,7 @@ class BuildRequest(Operation[Settings]):
 class Again:
     """Make the attempt once more."""
 
-    delay: float = attrs.field(default=0.0, validator=is_finite)
+    delay: float = attrs.field(default=0.0, validator=[is_finite, attrs.validators.ge(0)])
     """Seconds until then."""
 
 
@@ -118,7 +118,7 @@ class RecoverRequest(Operation[Again | GiveUp]):
     """Number of the attempt in its step, from 1."""
     retry: RetryPolicy = attrs.field(kw_only=True)
     """The retry policy of the adapter that was asked."""
-    asked: int = attrs.field(kw_only=True)
+    in_a_row: int = attrs.field(kw_only=True)
     """How many attempts in a row this provider and model had, which is what the policy counts."""
 
 

@@ -46,7 +46,7 @@ class Delivery(metaclass=NoPublicConstructor):
     wakes: bool
     """Whether it starts a turn."""
     _agent: "Agent" = attrs.field(alias="agent", repr=False)
-    output: OutputShape | None = attrs.field(default=None, repr=False)
+    shape: OutputShape | None = attrs.field(default=None, repr=False)
     """What its answer has to look like."""
     claimed: bool = attrs.field(default=False, init=False)
     """Whether a turn has taken it."""
@@ -143,7 +143,7 @@ class Inbox:
         *,
         source: str,
         wakes: bool,
-        output: OutputShape | None = None,
+        shape: OutputShape | None = None,
     ) -> Delivery:
         """Log a message to the inbox's agent and take it in. Synchronous.
 
@@ -156,7 +156,7 @@ class Inbox:
         said = message if isinstance(message, UserMessage) else UserMessage(message, source=source)
         if not said.parts or not said.source:
             raise AgentError(f"a message needs a source and at least one part: {said!r}")
-        delivery = Delivery._create(f"m{len(self._session)}", said, lane, wakes, agent, output)
+        delivery = Delivery._create(f"m{len(self._session)}", said, lane, wakes, agent, shape)
         self._session.append(MessageAccepted(delivery.id, lane=lane, message=said))
         (self.next_turn if lane == "next-turn" else self.next_step).append(delivery)
         if wakes and self._arrived is not None:

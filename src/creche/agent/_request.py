@@ -25,7 +25,7 @@ from creche.models import (
     Settings,
     UsageReported,
     model_error,
-    resolve_model,
+    require_provider,
 )
 from creche.session import (
     AssistantSaid,
@@ -67,13 +67,13 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
 
 async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> AssistantSaid:
     """Ask the model until it answers or gives up."""
-    number = asked = 0
+    number = in_a_row = 0
     last: tuple[str, str] | None = None
     while True:
         number += 1
         model, prepared = await _prepare(agent, turn, number)
         route = (prepared.settings.provider, prepared.settings.model)
-        asked, last = (asked + 1 if route == last else 1), route
+        in_a_row, last = (in_a_row + 1 if route == last else 1), route
         await trio.lowlevel.checkpoint_if_cancelled()
         request = _admit(agent, turn, plan, prepared, number)
         await agent.journal.checkpoint()
@@ -81,7 +81,7 @@ async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> Assistan
             return await _Attempt(agent, turn, model, request, number).run()
         except ModelError as error:
             failed = RecoverRequest(
-                agent, error=error, settings=prepared.settings, attempt=number, retry=prepared.retry, asked=asked
+                agent, error=error, settings=prepared.settings, attempt=number, retry=prepared.retry, in_a_row=in_a_row
             )
             decision = await agent.registry.around(failed, at=agent.scope, innermost=_as_policy_says)
             if isinstance(decision, GiveUp):
@@ -94,20 +94,20 @@ async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> Assistan
 
 
 async def _as_policy_says(event: RecoverRequest) -> Again | GiveUp:
-    delay = event.retry.delay(event.error, event.asked)
+    delay = event.retry.delay(event.error, event.in_a_row)
     return GiveUp() if delay is None else Again(delay)
 
 
 async def _prepare(agent: "Agent", turn: "Turn", attempt: int) -> tuple[Model, PreparedCall]:
     proposed = agent.settings
-    if turn.output is not None:
-        proposed = attrs.evolve(proposed, options=attrs.evolve(proposed.options, output_schema=turn.output.schema))
+    if turn.shape is not None:
+        proposed = attrs.evolve(proposed, options=attrs.evolve(proposed.options, output_schema=turn.shape.schema))
     event = BuildRequest(agent, settings=proposed, attempt=attempt)
     settings = await agent.registry.around(event, at=agent.scope, innermost=_as_proposed)
     model = agent.route.model
     if settings.provider != model.provider:
-        model = resolve_model(f"{settings.provider}:{settings.model}", agent.registry, agent.scope).model
-        await agent.composer.keep_open(model)
+        model = require_provider(settings.provider, agent.registry, agent.scope)
+        agent.composer.keep_open(model)
     prepared = await model.prepare(settings)
     if settings.options.output_schema is not None and not prepared.capabilities.structured_output:
         raise UnsupportedCapabilityError(
@@ -127,13 +127,13 @@ async def _as_proposed(event: BuildRequest) -> Settings:
 def _admit(agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCall, attempt: int) -> ModelRequest:
     """Bring the log to say what the request will, and return the request. Synchronous."""
     log = agent.session
-    asked = plan.starts_series and attempt == 1
-    _admit_prompt(agent, plan, prepared, starts_series=asked or log.generation != agent._generation)
+    starts_series = plan.starts_series and attempt == 1
+    _admit_prompt(agent, plan, prepared, starts_series=starts_series or log.generation != agent._generation)
     if attempt == 1:
         unsaid = list(turn.deliveries)
         for message in plan.messages:
             log.append(UserSaid(message, delivery=_take_delivery(unsaid, message)))
-    head = _admit_head(agent, plan, prepared, starts_series=asked)
+    head = _admit_head(agent, plan, prepared, starts_series=starts_series)
     route = RouteNoted(
         head.settings.provider,
         model=head.settings.model,

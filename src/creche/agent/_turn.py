@@ -89,7 +89,7 @@ class Turn:
     """Why that ended."""
     is_over: bool = False
     """Whether it has ended."""
-    output: OutputShape | None = None
+    shape: OutputShape | None = None
     """What its answer has to look like: what the newest of its deliveries says that says anything."""
     value: object = None
     """The structured answer, once it is read."""
@@ -172,11 +172,12 @@ async def run_turn(agent: "Agent") -> None:
 
 
 def _completed(turn: Turn) -> Ending:
+    how = _outcome(turn)
     reply = Reply(
         turn.message.text,
         parts=turn.message.parts,
-        output=turn.value,
-        outcome=_outcome(turn),
+        output=turn.value if how == "done" else None,
+        outcome=how,
         usage=turn.usage,
         usage_tree=turn.usage if turn.tree is NO_USAGE else turn.usage + turn.tree,
         turn=turn.number,
@@ -260,8 +261,8 @@ async def _run_steps(agent: "Agent", turn: Turn) -> None:
             goes_on = await run_step(agent, turn, plan)
         finally:
             agent.session.append(_STEP_ENDED)
-        if not goes_on and turn.output is not None and _outcome(turn) == "done":
-            _read_output(agent, turn, turn.output)
+        if not goes_on and turn.shape is not None and _outcome(turn) == "done":
+            _read_output(agent, turn, turn.shape)
         if not goes_on and not agent._inbox.next_step:
             await agent.registry.around(TurnStopping(agent, turn=turn.number), at=agent.scope, innermost=_stop)
             if not agent._inbox.next_step:
@@ -281,7 +282,8 @@ def _read_output(agent: "Agent", turn: Turn, shape: OutputShape) -> None:
     except InvalidArgumentsError as error:
         if turn.sent_back == MOST_SENT_BACK:
             text = f"the answer does not fit {shape.cls.__name__}: {error}"
-            raise model_error("malformed", text, provider=agent.settings.provider) from None
+            route = agent.session.last_route
+            raise model_error("malformed", text, provider="" if route is None else route.provider) from None
         turn.sent_back += 1
         told = f"Your answer does not fit its schema: {error}. Answer again, with one JSON object and nothing else."
         agent._inbox.accept(agent, told, "next-step", source="structured-output", wakes=True)
@@ -295,7 +297,7 @@ async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
     claimed = agent._inbox.claim(with_turn=step == 1)
     turn.deliveries += claimed
     for delivery in claimed:
-        turn.output = delivery.output or turn.output
+        turn.shape = delivery.shape or turn.shape
     assembly = await assemble(agent.registry, AssembleContext.of(agent))
     contexts = join_context_sections(render_context_sections(assembly))
     snapshot = project_snapshot(agent.session.snapshot, contexts)

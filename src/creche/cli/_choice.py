@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from creche.models import Model, ModelProvider
-from creche.models.adapters import STANDARD_PROVIDERS, AnthropicModel, OpenAIModel
+from creche.models.adapters import PROVIDER_FACTORIES, AnthropicModel, OpenAIModel
 
 from ._ending import WrongUsage
 
@@ -68,18 +68,18 @@ def _adapter(provider: str, name: str, base_url: str) -> Model:
 def _split(text: str) -> tuple[str, str]:
     """Return provider and model of a text; a name that begins with no provider's is one of the endpoint's."""
     provider, colon, name = text.partition(":")
-    return (provider, name) if colon and provider in STANDARD_PROVIDERS else (ENDPOINT, text)
+    return (provider, name) if colon and provider in PROVIDER_FACTORIES else (ENDPOINT, text)
 
 
 def _check(text: str, *more: str) -> str:
     provider, _, name = text.partition(":")
-    if not name or provider not in (*STANDARD_PROVIDERS, *more):
+    if not name or provider not in (*PROVIDER_FACTORIES, *more):
         raise WrongUsage(f"{text!r} is no PROVIDER:MODEL; {_providers()}")
     return text
 
 
 def _providers() -> str:
-    return f"providers: {', '.join(sorted(STANDARD_PROVIDERS))}; for another endpoint, give its --base-url"
+    return f"providers: {', '.join(sorted(PROVIDER_FACTORIES))}; for another endpoint, give its --base-url"
 
 
 def _check_url(text: str) -> None:

@@ -3,7 +3,7 @@
 import trio
 
 from creche.models import Settings, StandardProviders
-from creche.models.adapters import STANDARD_PROVIDERS
+from creche.models.adapters import PROVIDER_FACTORIES
 from creche.prompt import (
     IDENTITY_SECTION,
     PERSONA_ORDER,
@@ -38,7 +38,7 @@ def furnish(registrar: Registrar, persona: Text | None, suffix: Text | None, *, 
     registrar.add(Variable("provider", _provider))
     registrar.add(Variable("model", _model))
     registrar.add(Variable("cwd", _cwd))
-    registrar.provide(StandardProviders(STANDARD_PROVIDERS))
+    registrar.provide(StandardProviders(PROVIDER_FACTORIES))
     registrar.provide(ToolThreads(trio.CapacityLimiter(TOOL_THREADS)))
     registrar.add(native_provider(registrar.registry))
     registrar.add(spawn_provider())

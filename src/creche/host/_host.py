@@ -230,7 +230,7 @@ class Host(metaclass=NoPublicConstructor):
             try:
                 mounted = await self._set_up(made.spec, scope)
                 route, settings = decide_route(made, registry=self.registry, scope=scope, host=self._model)
-                await self.keep_open(route.model)
+                self.keep_open(route.model)
                 life.check_above()
                 if parent is not None:
                     journal.begin(header)
@@ -255,13 +255,13 @@ class Host(metaclass=NoPublicConstructor):
                 with trio.CancelScope(shield=True):  # it takes what the agent's exits take
                     await self._take_down(life, scope, mounted)
 
-    async def keep_open(self, model: Model) -> None:
+    def keep_open(self, model: Model) -> None:
         """Keep open what a model holds between requests until the host ends; see `creche.agent.Composer`."""
         if id(model) in self._open_models:
             return
         self._open_models[id(model)] = model  # by identity: an adapter of a user's need not be hashable
         if isinstance(model, KeepsOpen):
-            await self._nursery.start(_hold, model, name=f"model provider {model.provider}")
+            self._nursery.start_soon(_hold, model, name=f"model provider {model.provider}")
 
     async def _set_up(self, spec: AgentSpec, scope: ScopeKey) -> Mounted | None:
         items = expand_setup(persona=spec.persona, tools=spec.tools, mode=spec.present_as, setup=spec.setup)
@@ -311,9 +311,9 @@ class Host(metaclass=NoPublicConstructor):
             await make_durable(agent)  # what nobody has read
 
 
-async def _hold(model: KeepsOpen, task_status: trio.TaskStatus[None]) -> None:
+async def _hold(model: KeepsOpen) -> None:
+    forget_turns()
     async with model.opened():
-        task_status.started()
         await trio.sleep_forever()
 
 

@@ -48,6 +48,7 @@ from ._routes import (
     Route as Route,
     StandardProviders as StandardProviders,
     find_provider as find_provider,
+    require_provider as require_provider,
     resolve_model as resolve_model,
 )
 from ._scripted import ScriptedModel as ScriptedModel
@@ -91,6 +92,7 @@ __all__ = [
     "find_provider",
     "model_error",
     "pack_stream",
+    "require_provider",
     "resolve_model",
     "say",
 ]

@@ -198,18 +198,6 @@ class _OpenCall:
     arguments: list[str]
 
 
-def _no_deltas() -> list[Delta]:
-    return []
-
-
-def _no_parts() -> list[_Stretch | _OpenCall]:
-    return []
-
-
-def _no_calls() -> dict[int, _OpenCall]:
-    return {}
-
-
 @attrs.define(eq=False)
 class Assembler:
     """Adds deltas up to one assistant message. Lives for one attempt.
@@ -219,16 +207,16 @@ class Assembler:
         calls anew in each answer, others refuse a history in which an id stands twice.
     """
 
-    deltas: list[Delta] = attrs.field(factory=_no_deltas, init=False)
+    deltas: list[Delta] = attrs.field(factory=list[Delta], init=False)
     """Every delta so far."""
     finished: Finished | None = attrs.field(default=None, init=False)
     """How it ended, once it has."""
     usage: Usage = attrs.field(default=_ONE_REQUEST, init=False)
     """What it costs, as far as the provider has said."""
     _taken: Collection[str] = attrs.field(default=(), alias="taken", kw_only=True)
-    _parts: list[_Stretch | _OpenCall] = attrs.field(factory=_no_parts, init=False)
+    _parts: list[_Stretch | _OpenCall] = attrs.field(factory=list[_Stretch | _OpenCall], init=False)
     _message: AssistantMessage | None = attrs.field(default=None, init=False)
-    _open: dict[int, _OpenCall] = attrs.field(factory=_no_calls, init=False)
+    _open: dict[int, _OpenCall] = attrs.field(factory=dict[int, _OpenCall], init=False)
 
     def feed(self, chunk: Chunk) -> None:
         """Take the next chunk.
@@ -332,9 +320,8 @@ def _ids_of(calls: Sequence[_OpenCall], taken: Collection[str]) -> list[str]:
     given = [clean_text(call.id) for call in calls]
     ids: list[str] = []
     for call, own in zip(calls, given, strict=True):
-        if not own or own in ids or own in taken:
-            own = _free_id(len(taken) + call.index, (*ids, *given), taken)  # noqa: PLW2901 - the same id, mended
-        ids.append(own)
+        is_free = own and own not in ids and own not in taken
+        ids.append(own if is_free else _free_id(len(taken) + call.index, (*ids, *given), taken))
     return ids
 
 

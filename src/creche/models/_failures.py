@@ -103,15 +103,17 @@ def failure_of_status(status: int, text: str = "", *, kind: str = "") -> str:
     Args:
       status: The HTTP status; 0 for an error that came in the middle of a stream.
       text: What the provider says.
-      kind: The provider's word for it, such as ``"overloaded_error"``.
+      kind: The provider's words for it, such as ``"overloaded_error"``, divided by blanks.
     """
-    if kind in _KINDS:
-        return _KINDS[kind]
+    words = kind.split()
+    for word in words:
+        if word in _KINDS:
+            return _KINDS[word]
     for statuses, wording, code in _WORDINGS:
         if (not status or status in statuses) and wording.search(text):
             return code
     if not status:
-        return "server"
+        return "invalid-request" if "invalid_request_error" in words else "server"
     return _STATUSES.get(status, "server" if status >= _FIRST_SERVER_STATUS else "invalid-request")
 
 
@@ -132,3 +134,19 @@ def model_error(code: str, message: str, *, provider: str = "", retry_after: flo
         raise ValueError(f"no kind of failure has the code {code!r}; there are {', '.join(FAILURES)}")
     kind = ContextOverflowError if code == "context-overflow" else ModelError
     return kind(message, provider=provider, retryable=failure.retryable, retry_after=retry_after, code=code)
+
+
+def provider_error(
+    provider: str, code: str, text: str, *, retry_after: float | None = None, has_cure: bool = False
+) -> ModelError:
+    """Return the error of one kind of failure whose sentence says who, what, and what to do about it.
+
+    Args:
+      provider: Name of the provider.
+      code: A code of `FAILURES`.
+      text: What happened, without keys or headers.
+      retry_after: Seconds to wait, a float, if the provider said so.
+      has_cure: Whether the text says what to do, better than the table does.
+    """
+    sentence = f"{provider}: {text}" if has_cure else f"{provider}: {text} ({FAILURES[code].cure})"
+    return model_error(code, sentence, provider=provider, retry_after=retry_after)

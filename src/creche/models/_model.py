@@ -25,9 +25,9 @@ class RetryPolicy:
     first_delay: float = attrs.field(default=0.5, validator=is_finite, kw_only=True)
     """Seconds before the second attempt; doubled for each further one."""
     longest_delay: float = attrs.field(default=10.0, validator=is_finite, kw_only=True)
-    """Seconds; what the provider asks for is honoured even if it is longer."""
+    """Seconds; what the provider asks for is waited for even if it is longer, up to `longest_asked`."""
     longest_asked: float = attrs.field(default=120.0, validator=is_finite, kw_only=True)
-    """Seconds; a provider that asks for a longer wait is not waited for, and the error says what it asked."""
+    """Seconds; a provider that asks for a longer wait is not waited for: the error comes out, and says what it asked."""
     jitter: float = attrs.field(default=0.1, validator=is_finite, kw_only=True)
     """Up to this share of the delay is added at random."""
 
@@ -109,7 +109,7 @@ class Model(Protocol):
     async def prepare(self, settings: Settings, /) -> PreparedCall:
         """Return what is known of a call before it is made.
 
-        Contract: may wait; raises `ModelError` for a model it does not have.
+        Contract: may wait; raises `ModelError` for a model it does not have, and `ConfigError` if it cannot ask at all.
         """
         ...
 
@@ -126,7 +126,7 @@ class Model(Protocol):
 class KeepsOpen(Protocol):
     """What a `Model` may be besides: one that keeps something open between requests, such as connections.
 
-    A host keeps every such model open that its agents ask, until it ends.
+    A host keeps every such model open that its agents ask, until it ends. A model around another one has to pass it on.
     """
 
     def opened(self) -> AbstractAsyncContextManager[object]:

@@ -19,13 +19,21 @@ from ._model import Model
 
 @attrs.frozen(eq=False)
 class ModelProvider:
-    """An entry: an adapter under the name that routes ``"name:model"`` use."""
+    """An entry: an adapter under the name that routes ``"name:model"`` use.
 
-    name: str
+    Raises:
+      ConfigError: No route could have the name.
+    """
+
+    name: str = attrs.field(validator=is_text)
     """The provider's name."""
     model: Model = attrs.field(kw_only=True)
     """The adapter."""
     entry_shape: ClassVar[Literal["named"]] = "named"
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name or ":" in self.name:
+            raise ConfigError([("provider", f"{self.name!r} cannot name a provider: it is a text without a colon")])
 
 
 @attrs.frozen(eq=False)
@@ -89,16 +97,24 @@ def resolve_model(model: Model | str, registry: Registry, scope: ScopeKey | None
     provider, _, name = model.partition(":")
     if not provider or not name:
         raise ConfigError([("model", f"{model!r} is not of the form 'provider:model'")])
-    found = find_provider(provider, registry, scope)
+    return Route(require_provider(provider, registry, scope), name=name)
+
+
+def require_provider(name: str, registry: Registry, scope: ScopeKey | None) -> Model:
+    """Return the adapter of a model provider that is visible from a scope.
+
+    Raises:
+      NotRegisteredError: There is none; the message lists those that there are.
+    """
+    found = find_provider(name, registry, scope)
     if found is None:
         standard = _standard(registry, scope)
         names = {*registry.merge(ModelProvider, scope), *(standard.names if standard else ())}
         raise NotRegisteredError(
-            f"no model provider {provider!r} is registered for {model!r}; registered: "
-            f"{', '.join(sorted(names)) or '(none)'}; "
+            f"no model provider {name!r} is registered; registered: {', '.join(sorted(names)) or '(none)'}; "
             "register one with registrar.add(ModelProvider(name, model=adapter))"
         )
-    return Route(found, name=name)
+    return found
 
 
 def find_provider(name: str, registry: Registry, scope: ScopeKey | None) -> Model | None:

@@ -113,8 +113,11 @@ class _Standby:
         decision = await go_on()
         if isinstance(decision, Again):
             return decision
-        course = self._courses[event.agent].at_turn(event.agent.session.turn)
-        return Again() if course.give_up((event.settings.provider, event.settings.model)) else decision
+        course = self._courses.get(event.agent)
+        if course is None:  # mounted while the attempt was under way
+            return decision
+        asked = (event.settings.provider, event.settings.model)
+        return Again() if course.at_turn(event.agent.session.turn).give_up(asked) else decision
 
     def _places(self, agent: Agent) -> Iterator[_Place]:
         """Yield the name of each fallback's provider, as the agent's loop will look it up, and of its model."""

@@ -9,7 +9,7 @@ elsewhere must be equal to the draft.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import overload
 
 from creche._util import final
@@ -52,6 +52,7 @@ class SessionLog:
 
     __slots__ = (
         "_boundary",
+        "_call_ids",
         "_last_header",
         "_last_route",
         "_pending",
@@ -66,7 +67,6 @@ class SessionLog:
         "_turn",
         "_write",
         "_written",
-        "call_ids",
         "header",
         "usage",
     )
@@ -91,8 +91,6 @@ class SessionLog:
         self._step = 0
         # Calls of the open step without a result, in the model's order; true once the call is recorded.
         self._pending: dict[str, bool] = {}
-        self.call_ids: CallIds
-        """Ids of every call in the session, those that it shares with what it was forked from included."""
         self._begin_at(None)
 
     def _begin_at(self, settled: Settled | None) -> None:
@@ -106,7 +104,7 @@ class SessionLog:
             self._last_header: HeaderWritten | None = None
             self._last_route: RouteNoted | None = None
             self._snapshot = _NO_SNAPSHOT
-            self.call_ids = CallIds()
+            self._call_ids = CallIds()
         else:
             self._records = Shelf(settled.records)
             self._surface = Surface(settled.surface)
@@ -115,7 +113,7 @@ class SessionLog:
             self._last_header = settled.header
             self._last_route = settled.route
             self._snapshot = settled.snapshot
-            self.call_ids = CallIds(settled.calls, settled.call_count)
+            self._call_ids = CallIds(settled.calls, settled.call_count)
 
     # ---------------------------------------------------------------- reading
 
@@ -199,6 +197,11 @@ class SessionLog:
     def snapshot(self) -> "SnapshotState":
         """What stands on the surface of the runtime contexts."""
         return self._snapshot
+
+    @property
+    def call_ids(self) -> Collection[str]:
+        """Ids of every call in the session, those that it shares with what it was forked from included."""
+        return self._call_ids
 
     @property
     def unanswered(self) -> tuple[str, ...]:

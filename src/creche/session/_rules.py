@@ -91,8 +91,8 @@ def _turn_ended(log: "SessionLog", record: Record, fact: TurnEnded) -> None:
         header=log._last_header,
         route=log._last_route,
         snapshot=log._snapshot,
-        calls=log.call_ids,
-        call_count=len(log.call_ids),
+        calls=log._call_ids,
+        call_count=len(log._call_ids),
     )
 
 
@@ -103,7 +103,7 @@ def _step_started(log: "SessionLog", record: Record, fact: StepStarted) -> None:
 def _answered(log: "SessionLog", record: Record, fact: AssistantSaid) -> None:
     log._pending = dict.fromkeys(_call_ids(fact), False)
     for call_id in log._pending:
-        log.call_ids.add(call_id)
+        log._call_ids.add(call_id)
 
 
 def _called(log: "SessionLog", record: Record, fact: ToolCalled) -> None:

@@ -22,22 +22,22 @@ from ._mock_items import (
     MockRequest as MockRequest,
     Page as Page,
     Pause as Pause,
+    Raw as Raw,
     Silent as Silent,
     Status as Status,
     Think as Think,
     Unended as Unended,
     Until as Until,
-    Wire as Wire,
     cut as cut,
     garbage as garbage,
     page as page,
     pause as pause,
+    raw as raw,
     silent as silent,
     status as status,
     think as think,
     unended as unended,
     until as until,
-    wire as wire,
 )
 from ._mock_provider import MockProvider as MockProvider, open_mock_provider as open_mock_provider
 from ._recording import RecordingModel as RecordingModel, SentRequest as SentRequest
@@ -52,6 +52,7 @@ __all__ = [
     "MockRequest",
     "Page",
     "Pause",
+    "Raw",
     "RecordingModel",
     "SentRequest",
     "Silent",
@@ -59,7 +60,6 @@ __all__ = [
     "Think",
     "Unended",
     "Until",
-    "Wire",
     "assert_no_leaks",
     "cancel_at_every_step",
     "check_log",
@@ -70,6 +70,7 @@ __all__ = [
     "open_mock_provider",
     "page",
     "pause",
+    "raw",
     "record_events",
     "silent",
     "status",
@@ -77,7 +78,6 @@ __all__ = [
     "think",
     "unended",
     "until",
-    "wire",
 ]
 
 publish(globals(), __name__)

@@ -25,8 +25,8 @@ _LONGER = (*_HISTORY, AssistantMessage([TextPart("Hello.")]), UserMessage("Say i
 async def check_model(model: Model, /, *, streams: int = 2, max_tokens: int = 32) -> None:
     """Ask a model a few short questions and see that it keeps the contract of `creche.models.Model`.
 
-    It makes ``streams + 5`` requests and needs the model to answer all of them with text. A limit of the adapter is
-    the caller's to hold, so at most its number of streams are open at once here.
+    It makes at most ``streams + 6`` requests and needs the model to answer all of them with text. A limit of the adapter
+    is the caller's to hold, so at most its number of streams are open at once here.
 
     Args:
       model: The adapter, such as one that asks a mock provider.
@@ -35,6 +35,7 @@ async def check_model(model: Model, /, *, streams: int = 2, max_tokens: int = 32
 
     Raises:
       AssertionError: It does not; the message says what was expected.
+      trio.TooSlowError: Several answers at once took more than a minute.
     """
     assert model.provider, "a model has the name of its provider"
     assert model.model, "a model has a name"
@@ -95,14 +96,16 @@ async def _check_answer(
 
 async def _check_left_early(model: Model, prepared: PreparedCall) -> None:
     async with model.stream(_request(prepared, _HISTORY)) as stream:
-        async for _ in stream:
-            break
+        first = await anext(aiter(stream), None)
+    assert first is not None, "an answer has chunks"
+    await _check_answer(model, prepared, _HISTORY)  # an answer that was left is not in the way of the next
 
 
 async def _check_cancelled(model: Model, prepared: PreparedCall) -> None:
     with trio.CancelScope() as scope:
         async with model.stream(_request(prepared, _HISTORY)) as stream:
-            async for _ in stream:
-                scope.cancel()
-                await trio.lowlevel.checkpoint()
+            first = await anext(aiter(stream), None)
+            assert first is not None, "an answer has chunks"
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
     assert scope.cancelled_caught, "a cancellation while a block of stream() is open comes out of it"

@@ -96,7 +96,7 @@ class Garbage:
 
 
 @attrs.frozen
-class Wire:
+class Raw:
     """Raw events."""
 
     events: tuple[Mapping[str, object] | str, ...] = attrs.field(hash=False)
@@ -119,12 +119,25 @@ class Until:
     """The event."""
 
 
-MockItem = Say | Call | Think | Status | Page | Silent | Cut | Unended | Garbage | Wire | Pause | Until
+MockItem = Say | Call | Think | Status | Page | Silent | Cut | Unended | Garbage | Raw | Pause | Until
 """A piece of an answer of a mock provider."""
 MockAnswer = MockItem | Iterable[MockItem]
 """What a mock provider answers to one request: an item, or a list of them."""
 
-MOCK_ITEMS = (Say, Call, Think, Status, Page, Silent, Cut, Unended, Garbage, Wire, Pause, Until)
+MOCK_ITEMS = (
+    Say,
+    Call,
+    Think,
+    Status,
+    Page,
+    Silent,
+    Cut,
+    Unended,
+    Garbage,
+    Raw,
+    Pause,
+    Until,
+)  # as type checkers see it
 _ERROR_STATUSES = range(400, 600)
 _STATUSES = range(200, 600)
 _BODILESS = (204, 304)
@@ -209,7 +222,7 @@ def garbage(data: str | bytes) -> Garbage:
     return Garbage(data.encode() if isinstance(data, str) else data)
 
 
-def wire(*events: Mapping[str, object] | str) -> Wire:
+def raw(*events: Mapping[str, object] | str) -> Raw:
     """Send raw events.
 
     An answer with such an item writes nothing by itself: no start, no finish, no ``[DONE]``. Where the request
@@ -224,9 +237,9 @@ def wire(*events: Mapping[str, object] | str) -> Wire:
     """
     for event in cast("tuple[object, ...]", events):
         if not isinstance(event, Mapping | str):
-            raise TypeError(f"wire() takes mappings and texts, not {event!r}")
+            raise TypeError(f"raw() takes mappings and texts, not {event!r}")
     canonical_json(events)  # refuses here what would fail in the middle of an answer
-    return Wire(events)
+    return Raw(events)
 
 
 def pause(seconds: float) -> Pause:

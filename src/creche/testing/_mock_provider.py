@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -27,14 +28,6 @@ _PATHS = {"openai": "/chat/completions", "anthropic": "/v1/messages"}
 _NO_RETRY = {"x-should-retry": "false"}
 
 
-def _no_requests() -> list[MockRequest]:
-    return []
-
-
-def _no_errors() -> list[Exception]:
-    return []
-
-
 @final
 @attrs.define(eq=False, kw_only=True)
 class MockProvider(metaclass=NoPublicConstructor):
@@ -49,7 +42,7 @@ class MockProvider(metaclass=NoPublicConstructor):
     anthropic_url: str
     """The base URL for clients of Anthropic's wire, such as ``"http://127.0.0.1:40123"``."""
     _script: _Script = attrs.field(alias="script", repr=False)
-    requests: list[MockRequest] = attrs.field(factory=_no_requests, init=False, repr=False)
+    requests: list[MockRequest] = attrs.field(factory=list[MockRequest], init=False, repr=False)
     """Every request so far, in order of arrival, those that were refused too."""
     streaming: int = attrs.field(default=0, init=False)
     """How many answers are under way."""
@@ -59,7 +52,7 @@ class MockProvider(metaclass=NoPublicConstructor):
     """How many answers the client left before their end."""
     connections: int = attrs.field(default=0, init=False)
     """How many connections were opened so far."""
-    _errors: list[Exception] = attrs.field(factory=_no_errors, init=False, repr=False)
+    _errors: list[Exception] = attrs.field(factory=list[Exception], init=False, repr=False)
     _asked: int = attrs.field(default=0, init=False, repr=False)
     _call_ids: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False, repr=False)
     _changed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False, repr=False)
@@ -157,6 +150,10 @@ class MockProvider(metaclass=NoPublicConstructor):
             first, *others = self._errors
             for other in others:
                 first.add_note(f"the script failed once more: {other!r}")
+            now = sys.exception()
+            if now is not None and not isinstance(now, Exception):
+                now.add_note(f"the script of the mock provider failed: {first!r}")  # what cancels or interrupts goes on
+                return
             raise first
 
 

@@ -20,12 +20,12 @@ from ._mock_items import (
     MockItem,
     Page,
     Pause,
+    Raw,
     Silent,
     Status,
     Think,
     Unended,
     Until,
-    Wire,
     WireName,
 )
 from ._mock_wires import Event, Spoken, Writer, json_bytes, writer_of
@@ -133,7 +133,7 @@ def _in_order(waits: Iterable[Step], rest: Iterable[Step]) -> Iterator[Step]:
 
 
 def _streamed(writer: Writer, items: Sequence[MockItem]) -> Iterator[Step]:
-    by_hand = any(isinstance(item, Wire) for item in items)
+    by_hand = any(isinstance(item, Raw) for item in items)
     started = by_hand
     for item in items:
         if isinstance(item, Say | Think | Call) and not started:
@@ -153,7 +153,7 @@ def _steps_of(writer: Writer, item: MockItem) -> Iterable[Step]:
             return writer.say(item)
         case Garbage():
             return (item.data,)
-        case Wire():
+        case Raw():
             return map(writer.raw, item.events)
         case Pause() | Until() | Silent() | Cut():
             return (item,)
@@ -183,5 +183,5 @@ def _unstreamed(writer: Writer, items: Sequence[MockItem]) -> list[Step]:
 def _raw_body(item: MockItem) -> bytes:
     if isinstance(item, Garbage):
         return item.data
-    events = item.events if isinstance(item, Wire) else ()
+    events = item.events if isinstance(item, Raw) else ()
     return b"".join(event.encode() if isinstance(event, str) else json_bytes(event) for event in events)

@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from creche._util import final
-from creche.models import Chunk, Model, ModelRequest, PreparedCall, Settings
+from creche.models import Chunk, KeepsOpen, Model, ModelRequest, PreparedCall, Settings
 
 
 @attrs.frozen
@@ -38,6 +38,8 @@ class RecordingModel:
         """As the model's."""
         self.limiter: trio.CapacityLimiter | None = model.limiter
         """As the model's."""
+        if isinstance(model, KeepsOpen):
+            self.opened = model.opened  # so that it is a `KeepsOpen` if the model is
         self.sent: list[SentRequest] = []
         """Every request so far."""
 

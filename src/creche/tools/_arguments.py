@@ -51,8 +51,13 @@ _EXACT: Mapping[object, frozenset[type]] = {
 }
 
 
-def parse_arguments(text: str) -> dict[str, object]:
+def parse_arguments(text: str, *, what: str = "the arguments", verb: str = "are") -> dict[str, object]:
     """Return the arguments in a text. No text is no arguments; a Markdown fence around them is looked through.
+
+    Args:
+      text: The text.
+      what: What it is, for the sentences.
+      verb: Its verb.
 
     Raises:
       InvalidArgumentsError: it is not one JSON object (so no NaN either), a key appears twice, a string has half
@@ -67,20 +72,20 @@ def parse_arguments(text: str) -> dict[str, object]:
         if _HALF_A_PAIR.search(body):
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        problem = _why_unreadable(error)
+        problem = _why_unreadable(error, f"{what} {verb}")
     else:
         if is_object(value):
             return value
-        problem = f"the arguments must be a JSON object, not {shown(value)}"
+        problem = f"{what} must be a JSON object, not {shown(value)}"
     raise InvalidArgumentsError([("", problem)])
 
 
-def _why_unreadable(error: ValueError | RecursionError) -> str:
+def _why_unreadable(error: ValueError | RecursionError, it_is: str) -> str:
     if isinstance(error, RecursionError):
-        return f"the arguments are nested more than {_MOST_LEVELS} levels deep; make them flatter"
+        return f"{it_is} nested more than {_MOST_LEVELS} levels deep; make them flatter"
     if isinstance(error, json.JSONDecodeError):
         around = error.doc[max(0, error.pos - 20) : error.pos + 20]
-        return f"the arguments are not valid JSON: {error.msg}, at character {error.pos}, near {shown(around)}"
+        return f"{it_is} not valid JSON: {error.msg}, at character {error.pos}, near {shown(around)}"
     if isinstance(error, UnicodeEncodeError):
         return "a string has one half of a surrogate pair; write the character itself, without \\u"
     if isinstance(error, RefusedError):

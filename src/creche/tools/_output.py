@@ -37,9 +37,9 @@ class OutputShape:
         Raises:
           InvalidArgumentsError: It does not fit; with every problem.
         """
-        values = parse_arguments(text)
+        values = parse_arguments(text, what="the answer", verb="is")
         try:
-            value: object = strict_converter().structure(values, self.cls)
+            value = cast("object", strict_converter().structure(values, self.cls))
         except Exception as error:  # noqa: BLE001 - what a user's class raises for a wrong value is its own affair
             problems = limited((path, sentence_of(leaf)) for path, leaf in leaves_of(error, ""))
             raise InvalidArgumentsError(problems) from None

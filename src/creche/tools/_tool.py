@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal, Protocol, cast, overload
 
@@ -16,6 +17,8 @@ from creche.scope import Registry, ScopeKey
 
 from ._arguments import ArgumentBinder, SchemaBinder
 from ._schema import FunctionShape, describe_function
+
+_A_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 RUN_CODE = "run_code"
 """The one tool name that nobody can register: code mode's presentation adds it to the wire."""
@@ -74,11 +77,11 @@ class Tool:
 
     Raises:
       TypeError: ``inline`` and ``abandon`` contradict each other or the body.
-      ValueError: The parameters are not a JSON object.
+      ValueError: The parameters are not a JSON object, or no provider takes the name.
     """
 
     name: str
-    """What the model calls it."""
+    """What the model calls it: letters, digits, ``_`` and ``-``, at most 64 of them."""
     description: str = attrs.field(kw_only=True)
     """What it does and when to use it, for the model."""
     parameters: str = attrs.field(converter=_schema_text, kw_only=True, repr=False)
@@ -96,6 +99,10 @@ class Tool:
     entry_shape: ClassVar[Literal["named"]] = "named"
 
     def __attrs_post_init__(self) -> None:
+        if not _A_NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.name!r} cannot be the name of a tool: providers take letters, digits, '_' and '-', at most 64"
+            )
         if self.inline and self.abandon:
             raise TypeError(f"tool {self.name!r}: an inline body runs in the loop, so there is no thread to abandon")
         if (self.inline or self.abandon) and self.waits:
@@ -184,6 +191,7 @@ def tool(
       abandon: Let a cancelled block end while a sync body still runs in its thread.
 
     Raises:
+      ValueError: The name is one that no provider takes.
       TypeError: A parameter has no type, or one that has no JSON Schema, or the function yields, or the
         options do not fit it; the message names it.
 

@@ -2,14 +2,15 @@
 
 from contextlib import asynccontextmanager
 
+import attrs
 import pytest
 
 from creche import AgentSpec, Section, call, open_host, say, tool
 from creche.errors import ModelError
-from creche.messages import ReasoningPart, TextPart, UserMessage
-from creche.models import ModelOptions, ModelRequest, RequestHead, RetryPolicy, Settings, Usage, adapters
-from creche.models.adapters import STANDARD_PROVIDERS, AnthropicModel, ModelCard
-from creche.testing import check_log, open_mock_provider, status, think, wire
+from creche.messages import ReasoningPart, TextPart
+from creche.models import ModelOptions, RetryPolicy, Settings, Usage, adapters
+from creche.models.adapters import PROVIDER_FACTORIES, AnthropicModel, ModelCard
+from creche.testing import check_log, open_mock_provider, raw, status, think
 
 KEY = "sk-ant-0123456789"
 QUICK = RetryPolicy(2, first_delay=0.001, longest_delay=0.002)
@@ -53,7 +54,7 @@ def add(a: int, b: int) -> int:
 
 
 def test_every_host_has_it():
-    model = STANDARD_PROVIDERS["anthropic"]()
+    model = PROVIDER_FACTORIES["anthropic"]()
     assert isinstance(model, adapters.AnthropicModel)
     assert (model.provider, model.model, model.limiter.total_tokens) == ("anthropic", "claude-sonnet-5-5", 20)
 
@@ -122,7 +123,7 @@ async def test_a_missing_key_is_told_with_its_variable(options, ask, monkeypatch
     with pytest.raises(ModelError) as caught:
         await ask(AnthropicModel(**options))
     name = options.get("key_env", "ANTHROPIC_API_KEY")
-    assert str(caught.value) == f"anthropic: there is no API key: set {name} (check the API key in the environment)"
+    assert str(caught.value) == f"anthropic: there is no API key: set {name}"
     assert caught.value.code == "credential"
 
 
@@ -161,7 +162,7 @@ async def test_a_redacted_thought_is_kept_and_sent_back():
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
         {"type": "message_stop"},
     ]
-    async with open_agent(wire(*redacted), say("yes")) as (mock, _, lead):
+    async with open_agent(raw(*redacted), say("yes")) as (mock, _, lead):
         await lead.ask("well?")
         await lead.ask("sure?")
     assert mock.requests[1].json["messages"][1]["content"] == [
@@ -216,7 +217,7 @@ async def test_an_error_in_the_middle_of_an_answer_is_tried_again():
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}},
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
     ]
-    async with open_agent(wire(*failing), say("whole")) as (_, _, lead):
+    async with open_agent(raw(*failing), say("whole")) as (_, _, lead):
         reply = await lead.ask("hi")
         failed = lead.session.records("assistant/attempt")[0].data
     assert reply.text == "whole"
@@ -231,16 +232,17 @@ async def test_a_refusal_is_an_answer(ask):
     assert answer.message().parts == (TextPart("I will not."),)
 
 
-async def test_a_schema_is_brought_down_to_what_the_server_takes():
-    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
-    async with open_mock_provider([say('{"n": 1}')]) as mock:
-        model = adapter(mock)
-        request = ModelRequest(
-            RequestHead(Settings("anthropic", model="m", options=ModelOptions(output_schema=schema))),
-            messages=[UserMessage("hi")],
+async def test_an_answer_that_the_wire_cannot_describe_is_refused_with_what_to_do():
+    @attrs.frozen
+    class Counts:
+        words: dict[str, int]
+
+    async with open_agent(say("{}")) as (mock, _, agent):
+        with pytest.raises(ModelError) as caught:
+            await agent.ask("Count.", output=Counts)
+        assert str(caught.value) == (
+            "anthropic: output=: words is an object with free keys; use a list of objects with a key and a value "
+            "(the provider's sentence says what it refused)"
         )
-        async with model.stream(request) as chunks:
-            assert len([chunk async for chunk in chunks]) > 1
-    sent = mock.requests[0].json["output_config"]["format"]["schema"]
-    assert sent["additionalProperties"] is False
-    assert "minimum" not in sent["properties"]["n"]
+        assert caught.value.retryable is False
+        assert mock.requests == []

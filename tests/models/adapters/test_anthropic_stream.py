@@ -270,7 +270,7 @@ def test_there_are_calls_or_not_whatever_the_reason_says(reason):
 def test_an_unknown_reason_to_stop_is_a_failure_that_names_it():
     error = failed(ended("tired"))
     assert (error.code, str(error)) == (
-        "malformed",
+        "unknown",
         "the answer ended with 'tired', which the protocol does not have",
     )
 

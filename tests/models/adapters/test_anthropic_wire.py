@@ -20,7 +20,7 @@ from creche.messages import (
 )
 from creche.models import ModelOptions, ModelRequest, RequestHead, Settings
 from creche.models.adapters._anthropic_wire import Dialect, encode_body
-from creche.models.adapters._wire import Histories
+from creche.models.adapters._histories import Histories
 
 ADAPTIVE = Dialect(provider="anthropic", images=True, thinking="adaptive", max_tokens=100_000)
 BUDGET = attrs.evolve(ADAPTIVE, thinking="budget")
@@ -87,11 +87,12 @@ def test_every_option_has_its_field_but_for_the_seed():
 
 
 def test_a_model_that_thinks_as_it_sees_fit_is_told_how_hard():
-    fields = body(HI, effort="xhigh", output_schema={"type": "object"})
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    fields = body(HI, effort="xhigh", output_schema=schema)
     assert fields["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert fields["output_config"] == {
         "effort": "xhigh",
-        "format": {"type": "json_schema", "schema": {"type": "object"}},
+        "format": {"type": "json_schema", "schema": schema},
     }
 
 
@@ -147,12 +148,12 @@ def test_the_choice_of_a_tool(choice, field, thinking):
 
 
 def test_the_last_tool_and_the_system_prompt_are_breakpoints_of_the_cache():
-    other = ToolSchema("a.b", description="", parameters={"type": "object", "properties": {}})
+    other = ToolSchema("edit", description="", parameters={"type": "object", "properties": {}})
     fields = body(SystemMessage("Be brief."), HI, tools=[READ, other])
     assert fields["tools"] == [
         {"name": "read", "description": "Reads.", "input_schema": {"type": "object"}},
         {
-            "name": "a_b",
+            "name": "edit",
             "description": "",
             "input_schema": {"type": "object", "properties": {}},
             "cache_control": EPHEMERAL,

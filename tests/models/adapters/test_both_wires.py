@@ -83,7 +83,7 @@ FAILURES = {
     "garbage": ([say("half"), garbage("event: x\ndata: {oops\n\n")], "malformed"),
     "not an object": ([garbage("event: x\ndata: [1]\n\n")], "malformed"),
     "bad bytes": ([garbage(b"data: \xff\xfe\n\n")], "malformed"),
-    "null delta": ([garbage('data: {"choices": [null], "type": "content_block_delta", "delta": 5}\n\n')], "malformed"),
+    "odd shape": ([garbage('data: {"choices": [5], "type": "content_block_delta", "delta": 5}\n\n')], "malformed"),
 }
 NOT_RETRIED = {"credential", "unknown-model", "invalid-request", "context-overflow", "quota"}
 
@@ -153,7 +153,7 @@ async def test_a_missing_key_is_told_before_anything_is_sent(make_adapter, wire,
     async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
         with pytest.raises(ModelError) as caught:
             await lead.ask("hi")
-    assert str(caught.value) == (f"{wire}: there is no API key: set {name} (check the API key in the environment)")
+    assert str(caught.value) == (f"{wire}: there is no API key: set {name}")
 
 
 async def test_a_key_that_a_server_repeats_is_not_told(open_mock, ask, caplog):
@@ -265,7 +265,8 @@ def test_an_adapter_serves_one_run_after_the_other(make_adapter):
         async with open_mock_provider([[say("x")]]) as mock:
             model = models[0] if models else make_adapter(mock)
             models[:] = [model]
-            model._base_url = mock.openai_url if model.provider == "openai" else mock.anthropic_url
+            url = mock.openai_url if model.provider == "openai" else mock.anthropic_url
+            model._endpoint = model._connection._endpoint = attrs.evolve(model._endpoint, base_url=url)
             async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
                 return (await lead.ask("hi")).text
 

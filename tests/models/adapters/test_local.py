@@ -279,11 +279,11 @@ async def test_the_socket_of_the_server_has_no_name_once_it_is_loaded(model, lla
 # ---------------------------------------------------------------- answers
 
 
-async def test_a_call_has_an_id_of_its_step(model, llama):
+async def test_a_call_has_no_id_and_gets_one_where_the_answer_is_added_up(model, llama):
     tool = ToolSchema("add", description="Add.", parameters={"type": "object"})
     llama.answer(saying('{"tool": "add", '), saying('"arguments": {}}'), END)
     chunks = await ask(model, tool, tool_choice="required")
-    assert chunks[:2] == [ToolCallDelta(0, id="call-1-0", name="add"), ToolCallDelta(0, arguments="{}")]
+    assert chunks[:2] == [ToolCallDelta(0, name="add"), ToolCallDelta(0, arguments="{}")]
     assert chunks[2].reason == "tool-calls"
     assert "response_format" in llama.bodies[0]
     llama.answer(saying("text"), END)

@@ -17,7 +17,7 @@ def cut(text, places):
 
 
 def read(pieces):
-    reader = ObjectReader("id")
+    reader = ObjectReader()
     deltas = [delta for piece in pieces for delta in reader.feed(piece)]
     return deltas, reader.called
 
@@ -47,7 +47,7 @@ def test_a_reply_streams_as_its_text_however_it_is_cut(text, places, indent):
 def test_arguments_stream_as_the_json_they_are_however_they_are_cut(arguments, places, indent, escape):
     written = json.dumps({"tool": 'na"me', "arguments": arguments}, indent=indent, ensure_ascii=escape)
     deltas, called = read(cut(written + "\n", places))
-    assert deltas[0] == ToolCallDelta(0, id="id", name='na"me')
+    assert deltas[0] == ToolCallDelta(0, name='na"me')
     assert all(isinstance(delta, ToolCallDelta) and not delta.id for delta in deltas[1:])
     said = "".join(delta.arguments for delta in deltas)
     assert json.loads(said) == arguments
@@ -63,7 +63,7 @@ def test_a_reply_that_is_an_object_is_passed_on_as_json(places):
 
 
 def test_a_reply_comes_out_as_far_as_it_has_come():
-    reader = ObjectReader("id")
+    reader = ObjectReader()
     assert reader.feed('{"reply": "Par') == [TextDelta("Par")]
     assert reader.feed("is\\") == [TextDelta("is")]
     assert reader.feed("n\\ud83d") == [TextDelta("\n")]
@@ -76,7 +76,7 @@ def test_a_reply_comes_out_as_far_as_it_has_come():
 )
 def test_an_answer_of_another_form_is_an_error(text):
     with pytest.raises(ValueError, match=r"^(expected|invalid literal)"):
-        ObjectReader("id").feed(text)
+        ObjectReader().feed(text)
 
 
 # ---------------------------------------------------------------- events
@@ -98,7 +98,7 @@ def usage(read_tokens, written, cached):
 
 
 def chunks_of(*events, structured=False):
-    reader = LocalReader("local", call_id="call-1-0", structured=structured)
+    reader = LocalReader("local", structured=structured)
     return [chunk for each in events for chunk in reader.feed(each)]
 
 

@@ -8,7 +8,7 @@ from creche import AgentSpec, ModelError, call, open_host, say, tool
 from creche.messages import ReasoningPart
 from creche.models import Capabilities, Settings
 from creche.models.adapters import ModelCard, OpenAIModel
-from creche.testing import open_mock_provider, think, wire
+from creche.testing import open_mock_provider, raw, think
 
 NO_KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DEEPSEEK_API_KEY")
 
@@ -73,7 +73,7 @@ async def test_one_id_in_two_answers_becomes_two():
             return [say("done")]
         function = {"name": "add", "arguments": '{"a":1,"b":2}'}
         delta = {"tool_calls": [{"index": 0, "id": "call_0", "function": function}]}
-        return wire({"choices": [{"delta": delta, "finish_reason": "tool_calls"}]}, "[DONE]")
+        return raw({"choices": [{"delta": delta, "finish_reason": "tool_calls"}]}, "[DONE]")
 
     async with open_mock_provider(again) as mock:
         lead, _ = await run(mock, "Add.", tools=[add])
@@ -89,7 +89,7 @@ async def test_ids_that_a_fork_inherits_are_taken_too():
         if request.json["messages"][-1]["role"] == "tool":
             return [say("done")]
         delta = {"tool_calls": [{"index": 0, "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}]}
-        return wire({"choices": [{"delta": delta, "finish_reason": "tool_calls"}]}, "[DONE]")
+        return raw({"choices": [{"delta": delta, "finish_reason": "tool_calls"}]}, "[DONE]")
 
     async with open_mock_provider(again) as mock:
         model = OpenAIModel("m", base_url=mock.openai_url)
@@ -137,7 +137,7 @@ async def test_a_server_that_goes_on_after_the_end_is_not_waited_for():
     from creche.testing import silent
 
     async with open_mock_provider(
-        [[wire(json.dumps({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}), "[DONE]"), silent()]]
+        [[raw(json.dumps({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}), "[DONE]"), silent()]]
     ) as mock:
         _, (reply,) = await run(mock, "hi")
         await mock.wait_quiet()

@@ -146,7 +146,7 @@ def test_an_answer_with_calls_finishes_with_calls_whatever_the_server_says():
         ("error", "server"),
         ("abort", "stream-cut"),
         ("insufficient_system_resource", "overloaded"),
-        ("because", "malformed"),
+        ("because", "unknown"),
     ],
 )
 def test_some_reasons_are_failures(reason, code):

@@ -19,8 +19,8 @@ from creche.messages import (
     UserMessage,
 )
 from creche.models import ModelOptions, ModelRequest, RequestHead, Settings
+from creche.models.adapters._histories import Histories
 from creche.models.adapters._openai_wire import Dialect, cache_key, encode_body
-from creche.models.adapters._wire import Histories
 
 OPENAI = Dialect(provider="openai", is_openai=True, replays_reasoning=False, images=True)
 OTHER = Dialect(provider="mine", is_openai=False, replays_reasoning=False, images=False)
@@ -277,7 +277,7 @@ def test_a_history_that_is_kept_says_what_one_from_scratch_does(history, data):
 def test_a_step_takes_only_what_is_new(monkeypatch):
     taken = []
     monkeypatch.setattr(
-        "creche.models.adapters._openai_wire.ChatMessages.add", lambda self, message: taken.append(message)
+        "creche.models.adapters._openai_wire.ChatPieces.add", lambda self, message: taken.append(message)
     )
     kept, token, messages = Histories(), Word("a history"), []
     for number in range(3):

@@ -3,12 +3,13 @@
 import json
 
 import hypothesis.strategies as st
+from httpx2 import ServerSentEvent
 from hypothesis import given
 
 from creche.errors import ModelError
 from creche.models import Assembler, Finished, UsageReported, model_error
 from creche.models.adapters._anthropic_stream import MessagesReader
-from creche.models.adapters._http import SHAPE_ERRORS
+from creche.models.adapters._http import read_event
 from creche.models.adapters._openai_stream import DONE, ChatReader
 
 KEYS = st.sampled_from(
@@ -109,22 +110,19 @@ MESSAGES = st.fixed_dictionaries(
 def check(reader, events):
     """Feed events until one fails; what came is legal, and adds up or fails as one error."""
     answer = Assembler()
-    finished = False
     try:
-        for event in events:
-            for chunk in reader.feed("", event):
-                assert not finished, "nothing comes after the end"
-                finished = isinstance(chunk, Finished)
+        for data in [*events, None]:
+            event = None if data is None else ServerSentEvent(data=data)
+            for chunk in read_event(reader, event, model_error):
+                assert answer.finished is None, "nothing comes after the end"
                 answer.feed(chunk)
-            if finished:
+            if answer.finished is not None:
                 break
-        else:
-            for chunk in reader.end():
-                answer.feed(chunk)
-    except (ModelError, *SHAPE_ERRORS):
+    except ModelError:
         answer.message(cut=True)
-        return
-    answer.message()
+    else:
+        assert answer.finished is not None
+        answer.message()
     assert not any(isinstance(delta, Finished | UsageReported) for delta in answer.deltas)
 
 

@@ -9,8 +9,8 @@ from ._anthropic import AnthropicModel as AnthropicModel
 from ._cards import ModelCard as ModelCard
 from ._local import LocalModel as LocalModel
 from ._openai import OpenAIModel as OpenAIModel
-from ._standard import STANDARD_PROVIDERS as STANDARD_PROVIDERS
+from ._standard import PROVIDER_FACTORIES as PROVIDER_FACTORIES
 
-__all__ = ["STANDARD_PROVIDERS", "AnthropicModel", "LocalModel", "ModelCard", "OpenAIModel"]
+__all__ = ["PROVIDER_FACTORIES", "AnthropicModel", "LocalModel", "ModelCard", "OpenAIModel"]
 
 publish(globals(), __name__)

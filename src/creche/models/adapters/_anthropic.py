@@ -1,7 +1,6 @@
 """Anthropic's messages, with the official SDK."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -10,16 +9,18 @@ import trio
 
 from creche._util import final
 
+from .._chunks import Chunk
 from .._model import PreparedCall, RetryPolicy
 from .._request import ModelRequest, Settings
+from ._anthropic_schema import NoPlaceError
 from ._anthropic_stream import MessagesReader
 from ._anthropic_wire import Dialect, encode_body
 from ._cards import ANTHROPIC_CARDS, ModelCard, find_card
-from ._http import CONNECTING, Connection, HttpAnswer
-from ._wire import Histories
+from ._endpoint import Endpoint, limiter_of
+from ._histories import Histories
+from ._http import Connection, HttpAnswer
 
-ANTHROPIC_HOST = "api.anthropic.com"
-ANTHROPIC_URL = f"https://{ANTHROPIC_HOST}"
+ANTHROPIC_URL = "https://api.anthropic.com"
 DEFAULT_MAX_TOKENS = 8_192
 """Longest answer where neither the request nor the model's card says."""
 
@@ -40,11 +41,15 @@ class AnthropicModel:
       base_url: The endpoint, up to and without ``/v1/messages``; ``$ANTHROPIC_BASE_URL`` or Anthropic's own if absent.
       api_key: The key; from the environment if absent. It is never logged, and no other credential that the
         environment has for the SDK is sent.
-      key_env: Name of the variable of the environment that holds the key. Only Anthropic's own endpoint insists on one.
+      key_env: Name of the variable of the environment that holds the key. A name that is given is insisted on; the
+        usual one only at Anthropic's own endpoint, though its key is sent to any other, too.
       limit: How many requests may be under way at once.
       silence: Seconds without a byte after which an attempt fails.
       cards: What is known of models, before the table that comes with creche; see `ModelCard`.
       retry: How failed attempts are tried again.
+
+    Raises:
+      ConfigError: Something given here could not work.
     """
 
     def __init__(
@@ -60,20 +65,27 @@ class AnthropicModel:
         cards: Mapping[str, ModelCard] | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
+        self._endpoint = Endpoint(
+            provider=provider,
+            sdk="anthropic",
+            own_url=ANTHROPIC_URL,
+            url_env="ANTHROPIC_BASE_URL",
+            own_key_env="ANTHROPIC_API_KEY",
+            base_url=base_url,
+            api_key=api_key,
+            key_env=key_env,
+            silence=silence,
+        )
         self.provider: str = provider
         """Name of the provider in routes and settings."""
         self.model: str = model
         """What is asked when a route names no model."""
-        self.limiter: trio.CapacityLimiter | None = trio.CapacityLimiter(limit)
+        self.limiter: trio.CapacityLimiter | None = limiter_of(limit)
         """How many requests may be under way at once."""
-        self._base_url = base_url
-        self._api_key = api_key
-        self._key_env = key_env
-        self._silence = silence
         self._cards = (cards or {}, ANTHROPIC_CARDS)
         self._retry = retry or RetryPolicy()
         self._histories = Histories()
-        self._connection = Connection(provider, sdk="anthropic", make=self._make_client, find_key=self._find_key)
+        self._connection = Connection(self._endpoint, self._make_client)
 
     def opened(self) -> AbstractAsyncContextManager[object]:
         """Keep connections open for the length of the block; see `creche.models.KeepsOpen`."""
@@ -100,52 +112,32 @@ class AnthropicModel:
             retry=self._retry,
         )
 
-    def stream(self, request: ModelRequest, /) -> HttpAnswer:
-        """Open the answer to a request."""
+    def stream(self, request: ModelRequest, /) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+        """Open the answer to a request.
+
+        Raises:
+          ModelError: The schema of the answer has no place on the wire.
+        """
         card = find_card(request.settings.model, *self._cards)
         dialect = Dialect(
             provider=self.provider,
             images=card.capabilities.images,
             thinking=card.thinking,
             max_tokens=card.max_tokens or DEFAULT_MAX_TOKENS,
-            reduce_schema=_reduce_schema,
         )
-        return HttpAnswer(
-            self._connection,
-            path="/v1/messages",
-            body=encode_body(request, dialect, self._histories),
-            reader=MessagesReader(self._connection.error, provider=self.provider),
-        )
-
-    @property
-    def _url(self) -> str:
-        return self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
-
-    def _find_key(self) -> str:
-        key = self._api_key or os.environ.get(self._key_env)
-        if key:
-            return key
-        if ANTHROPIC_HOST in self._url or self._key_env != "ANTHROPIC_API_KEY":
-            raise self._connection.error("credential", f"there is no API key: set {self._key_env}")
-        return "none"  # a server on one's own machine wants none, and the SDK wants some
+        try:
+            body = encode_body(request, dialect, self._histories)
+        except NoPlaceError as error:
+            raise self._connection.error("invalid-request", f"output=: {error}") from None
+        reader = MessagesReader(self._connection.error, provider=self.provider)
+        return HttpAnswer(self._connection, path="/v1/messages", body=body, reader=reader)
 
     def _make_client(self, sdk: Any, key: str) -> Any:
-        import httpx2
-
         return sdk.AsyncAnthropic(
             api_key=key,
-            base_url=self._url,
+            base_url=self._endpoint.url,
             max_retries=0,
-            timeout=httpx2.Timeout(self._silence, connect=min(CONNECTING, self._silence), pool=None),
+            timeout=self._endpoint.timeout(),
             # Said again, for what $ANTHROPIC_CUSTOM_HEADERS has comes before the key and after these.
             default_headers={"Authorization": f"Bearer {key}", "X-Api-Key": sdk.omit},
         )
-
-
-def _reduce_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    from anthropic import transform_schema
-
-    try:
-        return transform_schema(schema)
-    except ValueError:
-        return schema  # it says less than the server wants to know, and the server says what

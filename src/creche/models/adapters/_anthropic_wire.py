@@ -13,8 +13,8 @@ Rule 4: thinking goes back only to the provider that signed it, as it came.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, assert_never
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 import attrs
 
@@ -36,8 +36,10 @@ from creche.messages import (
 )
 
 from .._request import ModelOptions, ModelRequest
+from ._anthropic_schema import reduce_schema
 from ._cards import Thinking
-from ._wire import NO_OUTPUT, NO_TEXT, Histories, listed, piece, seen_parts, wire_arguments, wire_id, wire_name
+from ._histories import Histories
+from ._wire import NO_OUTPUT, NO_TEXT, listed, own_state, piece, seen_parts, wire_arguments, wire_id, wire_name
 
 THINKING_MARK, REDACTED_MARK = "t:", "r:"
 """What a signature has behind the provider's name: that of a thinking block, or the data of a redacted one."""
@@ -62,8 +64,6 @@ class Dialect:
     """How the model is asked to think."""
     max_tokens: int
     """Longest answer if the request does not say, for the server insists on one."""
-    reduce_schema: Callable[[dict[str, Any]], dict[str, Any]] = attrs.field(default=dict, eq=False)
-    """Brings the schema of an answer down to the keywords that the server takes."""
 
     @property
     def form(self) -> str:
@@ -76,7 +76,7 @@ def encode_body(request: ModelRequest, dialect: Dialect, histories: Histories) -
     head = f"{canonical_json(_settings(request, dialect))[:-1]},{_BREAKPOINT}".encode()
     if request.tools:
         head += request.head.kept("anthropic tools", lambda: _tools(request.tools))
-    return histories.body(head + _system(request), request, dialect.form, lambda: MessagesOfAnthropic(dialect))
+    return histories.body(head + _system(request), request, dialect.form, lambda: MessagesPieces(dialect))
 
 
 def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
@@ -91,7 +91,7 @@ def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
         "top_p": options.top_p,
         "stop_sequences": list(options.stop) or None,
         "thinking": thinking,
-        "output_config": _output_config(options, thinking, dialect) or None,
+        "output_config": _output_config(options, thinking) or None,
         "tool_choice": _tool_choice(options.tool_choice, thinking) if request.tools else None,
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -111,12 +111,12 @@ def _thinking(effort: str | None, way: Thinking | None, max_tokens: int) -> dict
     return None
 
 
-def _output_config(options: ModelOptions, thinking: dict[str, object] | None, dialect: Dialect) -> dict[str, object]:
+def _output_config(options: ModelOptions, thinking: dict[str, object] | None) -> dict[str, object]:
     config: dict[str, object] = {}
     if thinking is not None and thinking["type"] == "adaptive":
         config["effort"] = options.effort
     if options.output_schema is not None:
-        config["format"] = {"type": "json_schema", "schema": dialect.reduce_schema(json.loads(options.output_schema))}
+        config["format"] = {"type": "json_schema", "schema": reduce_schema(json.loads(options.output_schema))}
     return config
 
 
@@ -132,7 +132,7 @@ def _tool_choice(choice: str | None, thinking: dict[str, object] | None) -> dict
 
 def _tools(tools: Sequence[ToolSchema]) -> bytes:
     schemas = [
-        f'"name":{canonical_json(wire_name(tool.name))},"description":{canonical_json(tool.description)},'
+        f'"name":{canonical_json(tool.name)},"description":{canonical_json(tool.description)},'
         f'"input_schema":{tool.parameters}'
         for tool in tools
     ]
@@ -149,7 +149,7 @@ def _system(request: ModelRequest) -> bytes:
 # ---------------------------------------------------------------- messages
 
 
-class MessagesOfAnthropic:
+class MessagesPieces:
     """The messages of one history after its leading system prompt, as far as they have come.
 
     Args:
@@ -249,7 +249,7 @@ def _answer(parts: Iterable[AssistantPart], dialect: Dialect) -> list[str]:
             case TextPart():
                 block = _text(part.text) if part.text.strip() else ""
             case ReasoningPart():
-                block = _thought(part, f"{dialect.provider}:")
+                block = _thought(part, dialect.provider)
             case ToolCall():
                 block = _call(part)
             case _:
@@ -260,9 +260,8 @@ def _answer(parts: Iterable[AssistantPart], dialect: Dialect) -> list[str]:
     return blocks[:end]
 
 
-def _thought(part: ReasoningPart, own: str) -> str:
-    signature = part.signature or ""
-    state = signature.removeprefix(own) if signature.startswith(own) else ""
+def _thought(part: ReasoningPart, provider: str) -> str:
+    state = own_state(part, provider) or ""
     if state.startswith(THINKING_MARK):
         seal = canonical_json(state.removeprefix(THINKING_MARK))
         return f'{{"type":"thinking","thinking":{canonical_json(part.text)},"signature":{seal}}}'

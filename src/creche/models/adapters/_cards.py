@@ -61,6 +61,7 @@ OPENAI_CARDS: Mapping[str, ModelCard] = MappingProxyType(
         "gpt-4-turbo*": ModelCard(128_000, max_tokens=4_096, capabilities=Capabilities(images=True)),
         "gpt-4.1*": ModelCard(1_047_576, max_tokens=32_768, capabilities=_UPDATED),
         "gpt-4o*": ModelCard(128_000, max_tokens=16_384, capabilities=_UPDATED),
+        "gpt-oss*": ModelCard(131_072, capabilities=Capabilities(structured_output=True)),
         "gpt-5*": ModelCard(400_000, max_tokens=128_000, capabilities=_UPDATED),
         "gpt-5.4*": ModelCard(1_050_000, max_tokens=128_000, capabilities=_UPDATED),
         "gpt-5.4-mini*": ModelCard(400_000, max_tokens=128_000, capabilities=_UPDATED),

@@ -11,30 +11,28 @@ request with its headers.
 """
 
 import email.utils
-import importlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import trio
 
-from creche.errors import ConfigError, ModelError
+from creche.errors import ModelError
 
 from .._chunks import Chunk, Finished
-from .._failures import FAILURES, failure_of_status, model_error
+from .._failures import failure_of_status, provider_error
+from ._endpoint import Endpoint
+from ._extras import import_extra
+from ._reading import SHAPE_ERRORS, MakeError, describe_error
 
 if TYPE_CHECKING:
     import httpx2
 
 PATIENCE = 0.1
 """Seconds in which the body of an answer ends after its last event, or else the connection is closed."""
-CONNECTING = 10.0
-"""Seconds in which a connection is made."""
-SHAPE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
-"""What reading JSON of an unexpected shape raises: a text where an object should be, a null for a list."""
 _LONGEST_EVENT = 64 * 1024 * 1024
 _SHOWN = 300
 _SHORTEST_KEY = 8  # what stands for a key where none is needed may be a common word
@@ -64,23 +62,16 @@ class Connection:
     """The client of an SDK, open while somebody has it open. It serves one run of trio at a time.
 
     Args:
-      provider: Name of the provider, for messages.
-      sdk: Name of the SDK's package and of the extra that installs it.
+      endpoint: Where it asks, with what key.
       make: Makes the client, given the SDK and the key.
-      find_key: Returns the key. Contract: raises `ModelError` if there is none.
     """
 
-    def __init__(
-        self, provider: str, *, sdk: str, make: Callable[[Any, str], Any], find_key: Callable[[], str]
-    ) -> None:
-        self.provider: str = provider
-        """Name of the provider."""
-        self._sdk = sdk
+    def __init__(self, endpoint: Endpoint, make: Callable[[Any, str], Any]) -> None:
+        self._endpoint = endpoint
         self._make = make
-        self._find_key = find_key
-        self._key = ""
-        self._module: ModuleType | None = None
+        self._sdk: Any = None
         self._client: Any = None
+        self._key = ""
         self._users = 0
 
     @asynccontextmanager
@@ -100,28 +91,23 @@ class Connection:
         """See that a request could be made: the SDK is installed, there is a key.
 
         Raises:
-          ConfigError: The SDK is not installed.
+          ConfigError: The SDK is not installed, or the address in the environment is none.
           ModelError: There is no key.
         """
-        if self._module is None:
-            self._module = await trio.to_thread.run_sync(self._import)
-        self._key = self._find_key()
+        if self._sdk is None:
+            sdk = self._endpoint.sdk
+            self._sdk = await trio.to_thread.run_sync(import_extra, self._endpoint.provider, sdk, sdk)
+        if self._client is None:
+            self._key = self._endpoint.find_key()
 
-    def _import(self) -> ModuleType:
-        try:
-            return importlib.import_module(self._sdk)
-        except ModuleNotFoundError as error:
-            sentence = f"{self.provider!r} needs the package {error.name!r}; run: pip install 'creche[{self._sdk}]'"
-            raise ConfigError([("model", sentence)]) from error
-
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
+    async def post(self, path: str, body: bytes) -> "httpx2.Response":
         """Send a request and return the response when its head is there.
 
         Raises:
           ModelError: There is no such response.
         """
         await self.check()
-        sdk = cast("Any", self._module)
+        sdk = self._sdk
         if self._client is None:
             self._client = self._make(sdk, self._key)
         try:
@@ -129,7 +115,7 @@ class Connection:
                 path,
                 cast_to=object,
                 content=body,
-                options={"headers": {"Content-Type": "application/json", **headers}},
+                options={"headers": {"Content-Type": "application/json"}},
                 stream=True,
                 stream_cls=sdk.AsyncStream[object],
             )
@@ -148,9 +134,9 @@ class Connection:
             shown = shown.replace(self._key, "***")
         if len(shown) > _SHOWN:
             shown = shown[:_SHOWN] + "..."
-        return model_error(
-            code, f"{self.provider}: {shown} ({FAILURES[code].cure})", provider=self.provider, retry_after=retry_after
-        )
+        if retry_after is not None:
+            shown += f"; it asks to wait {retry_after:.3g} s"
+        return provider_error(self._endpoint.provider, code, shown, retry_after=retry_after)
 
     def broken(self, error: Exception) -> ModelError:
         """Return what an error of the HTTP client in the middle of an answer means."""
@@ -166,22 +152,11 @@ class Connection:
         kind, text = describe_error(error.body)
         text = text or error.response.text or error.response.reason_phrase
         status: int = error.status_code
-        request_id = error.response.headers.get("x-request-id") or error.response.headers.get("request-id")
+        headers: Mapping[str, str] = error.response.headers
+        request_id = headers.get("x-request-id") or headers.get("request-id")
         marks = f"HTTP {status}" + (f", request {request_id}" if request_id else "")
         code = failure_of_status(status, text, kind=kind)
-        return self.error(code, f"{text} [{marks}]", retry_after=_retry_after(error.response.headers))
-
-
-def describe_error(body: object) -> tuple[str, str]:
-    """Return the provider's word for an error and what it says, from the body of one in either wire's shape."""
-    while isinstance(body, dict) and isinstance(inner := cast("dict[str, object]", body).get("error"), dict):
-        body = cast("object", inner)
-    if not isinstance(body, dict):
-        return "", body if isinstance(body, str) else ""
-    error = cast("dict[str, object]", body)
-    words = [word for word in (error.get("code"), error.get("type")) if isinstance(word, str)]
-    text = error.get("message") or error.get("error") or error.get("detail")
-    return words[0] if words else "", text if isinstance(text, str) else ""
+        return self.error(code, f"{text} [{marks}]", retry_after=_retry_after(headers))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -193,7 +168,10 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             pass  # absent, or a date
     date = email.utils.parsedate_tz(headers.get("retry-after", ""))
-    return None if date is None else max(email.utils.mktime_tz(date) - time.time(), 0.0)
+    try:
+        return None if date is None else max(email.utils.mktime_tz(date) - time.time(), 0.0)
+    except (OverflowError, ValueError):
+        return None  # a date that no clock will show
 
 
 class HttpAnswer:
@@ -204,7 +182,6 @@ class HttpAnswer:
       path: Path of the endpoint.
       body: The request, encoded.
       reader: Makes chunks of the events.
-      headers: Of this request.
     """
 
     __slots__ = (
@@ -212,7 +189,6 @@ class HttpAnswer:
         "_chunks",
         "_connection",
         "_events",
-        "_headers",
         "_is_finished",
         "_is_over",
         "_open",
@@ -221,20 +197,11 @@ class HttpAnswer:
         "_response",
     )
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        path: str,
-        body: bytes,
-        reader: Reader,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, connection: Connection, *, path: str, body: bytes, reader: Reader) -> None:
         self._connection = connection
         self._path = path
         self._body = body
         self._reader = reader
-        self._headers = headers or {}
         self._chunks: deque[Chunk] = deque()
         self._is_finished = False
         self._is_over = False
@@ -247,7 +214,7 @@ class HttpAnswer:
 
         await self._open.__aenter__()
         try:
-            self._response = await self._connection.post(self._path, self._body, self._headers)
+            self._response = await self._connection.post(self._path, self._body)
         except BaseException:
             await self._open.__aexit__(None, None, None)  # noqa: ASYNC102 - it is shielded inside
             raise
@@ -293,19 +260,11 @@ class HttpAnswer:
 
         assert self._events is not None, "it was entered"
         try:
-            event = await anext(self._events)
-        except StopAsyncIteration:
-            self._is_over = True
-            self._chunks.extend(self._reader.end())
-            return
+            event = await anext(self._events, None)
         except httpx2.HTTPError as error:
             raise self._connection.broken(error) from None
-        try:
-            chunks = tuple(self._reader.feed(event.event, event.data))
-        except SHAPE_ERRORS as error:
-            sentence = f"the stream had {event.data[:100]!r}, which the protocol does not have ({error!r})"
-            raise self._connection.error("malformed", sentence) from None
-        for chunk in chunks:
+        self._is_over = event is None
+        for chunk in read_event(self._reader, event, self._connection.error):
             self._chunks.append(chunk)
             self._is_finished = isinstance(chunk, Finished)
 
@@ -320,3 +279,16 @@ class HttpAnswer:
                     pass
         except httpx2.HTTPError:
             pass  # the answer is complete, however its connection ends
+
+
+def read_event(reader: Reader, event: "httpx2.ServerSentEvent | None", error: MakeError) -> tuple[Chunk, ...]:
+    """Return the chunks of an event, or what is left at the end of the body.
+
+    Raises:
+      ModelError: Whatever is wrong with it.
+    """
+    try:
+        return tuple(reader.end() if event is None else reader.feed(event.event, event.data))
+    except SHAPE_ERRORS as wrong:
+        what = "the end of the stream" if event is None else f"{event.data[:100]!r}"
+        raise error("malformed", f"{what} is not what the protocol has ({wrong})") from None

@@ -23,6 +23,7 @@ from ._local_reader import LocalReader
 from ._local_schema import offered_tools
 from ._local_weights import SMOLLM2
 from ._local_wire import LONGEST_ANSWER, encode_request
+from ._reading import SHAPE_ERRORS
 
 
 @final
@@ -84,16 +85,15 @@ class LocalModel:
     async def opened(self) -> AsyncIterator[None]:
         """Keep what is loaded in memory for the length of the block; see `creche.models.KeepsOpen`."""
         self._users += 1
-        if self._users == 1:
-            for engine in self._engines.values():
-                engine.hold()
         try:
             yield
         finally:
             self._users -= 1
-            if not self._users:
-                for engine in self._engines.values():
-                    await engine.release()  # noqa: ASYNC102 - it is shielded inside
+            for engine in list(self._engines.values()):
+                await engine.close(self._is_unused)  # noqa: ASYNC102 - it is shielded inside
+
+    def _is_unused(self) -> bool:
+        return not self._users
 
     async def prepare(self, settings: Settings, /) -> PreparedCall:
         """Return what is known of a call before it is made.
@@ -124,9 +124,7 @@ class LocalModel:
           ModelError: The model cannot be loaded, or the request is refused.
         """
         tools = offered_tools(request, self.provider)
-        # The length of the history tells the ids of one step from those of another, alike in every run.
-        call_id = f"call-{len(request.messages)}-0"
-        reader = LocalReader(self.provider, call_id=call_id, structured=bool(tools))
+        reader = LocalReader(self.provider, structured=bool(tools))
         body = encode_request(request, tools)
         name = request.settings.model
         engine = self._engine(name)
@@ -145,8 +143,6 @@ class LocalModel:
         if engine is None:
             engine = Engine(self.provider, name, slots=self._slots, context=self._context, threads=self._threads)
             self._engines[name] = engine
-            if self._users:
-                engine.hold()
         return engine
 
 
@@ -201,10 +197,18 @@ class _Answer:
                 event = await self._events.receive()
             except trio.EndOfChannel:
                 raise self._error or self._reader.error("stream-cut", "the answer broke off") from None
-            self._chunks.extend(self._reader.feed(event))
+            self._chunks.extend(self._read(event))
         chunk = self._chunks.popleft()
         self._finished = isinstance(chunk, Finished)
         return chunk
+
+    def _read(self, event: str) -> list[Chunk]:
+        try:
+            return self._reader.feed(event)
+        except SHAPE_ERRORS as error:
+            raise self._reader.error(
+                "malformed", f"llama.cpp said {event[:100]!r}, which is not known ({error!r})"
+            ) from None
 
 
 def _positive(option: str, number: int) -> int:

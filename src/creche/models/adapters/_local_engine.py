@@ -10,18 +10,14 @@ The server cannot be had without a listener. Ours is a Unix socket whose name is
 nobody can connect.
 """
 
-import importlib
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import trio
 
-from creche.errors import ConfigError
-
-from .._failures import model_error
+from .._failures import provider_error
+from ._extras import import_extra
 from ._local_weights import find_weights
 
 _SILENT = -1
@@ -53,31 +49,24 @@ class Engine:
         self._slots = slots
         self._context = context
         self._compute_threads = threads
-        self._users = 0
         self._checked = False
         self._turn = trio.Lock()  # to load or to close
         self._threads = trio.CapacityLimiter(slots)
         self._servers: list[_Server] = []  # one or none
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """Keep the model in memory for the length of the block, once loaded; the last block to end frees it."""
-        self.hold()
-        try:
-            yield
-        finally:
-            await self.release()
+    async def close(self, is_unused: Callable[[], bool]) -> None:
+        """Free the model, if it is loaded and nobody uses it. Shielded from cancellation.
 
-    def hold(self) -> None:
-        """Begin to keep the model in memory, once loaded."""
-        self._users += 1
-
-    async def release(self) -> None:
-        """End what `hold` began; the last one to end frees the model. It is shielded from cancellation."""
-        self._users -= 1
-        if not self._users and self._servers:
-            with trio.CancelScope(shield=True):  # takes a tenth of a second at most
-                await self._close()
+        Args:
+          is_unused: Tells whether nobody does; asked again when it is the turn of this call.
+        """
+        if not self._servers or not is_unused():
+            return
+        with trio.CancelScope(shield=True):  # takes a tenth of a second at most
+            async with self._turn:
+                if is_unused():
+                    # The only reference goes in the thread, and the model with it.
+                    await trio.to_thread.run_sync(self._servers.clear)
 
     async def check(self) -> None:
         """See that the model could be loaded.
@@ -113,25 +102,12 @@ class Engine:
         """
         await trio.to_thread.run_sync(self._run, body, take, limiter=self._threads)
 
-    async def _close(self) -> None:
-        async with self._turn:
-            if not self._users:  # else somebody has come while this waited
-                # The only reference goes in the thread, and the model with it.
-                await trio.to_thread.run_sync(self._servers.clear)
-
     def _check(self) -> None:
-        self._import()
+        import_extra(self._provider, "xllamacpp", "local")
         find_weights(self._weights, self._provider)
 
-    def _import(self) -> ModuleType:
-        try:
-            return importlib.import_module("xllamacpp")
-        except ModuleNotFoundError as error:
-            sentence = f"{self._provider!r} needs the package {error.name!r}; run: pip install 'creche[local]'"
-            raise ConfigError([("model", sentence)]) from error
-
     def _load(self) -> _Server:
-        engine: Any = self._import()
+        engine: Any = import_extra(self._provider, "xllamacpp", "local")
         path = str(find_weights(self._weights, self._provider))
         parameters = engine.CommonParams()
         parameters.model.path = path
@@ -151,13 +127,14 @@ class Engine:
             try:
                 server: _Server = engine.Server(parameters)
             except RuntimeError as error:
-                text = f"{self._provider}: llama.cpp cannot load {path!r}: the file is broken, or of an unknown kind"
-                raise model_error("unknown-model", text, provider=self._provider) from error
+                text = f"llama.cpp cannot load {path!r}: the file is broken, or of an unknown kind"
+                raise provider_error(self._provider, "unknown-model", text, has_cure=True) from error
         return server
 
     def _run(self, body: str, take: Callable[[str], bool]) -> None:
         try:
             self._servers[0].handle_chat_completions(body, take)
         except (ValueError, RuntimeError) as error:  # so Cython passes on the library's exceptions
-            text = f"{self._provider}: llama.cpp refuses the request: {error}"
-            raise model_error("invalid-request", text, provider=self._provider) from None
+            raise provider_error(
+                self._provider, "invalid-request", f"llama.cpp refuses the request: {error}", has_cure=True
+            ) from None

@@ -12,7 +12,7 @@ from creche._util import clean_text
 from creche.errors import ModelError
 
 from .._chunks import Chunk, Delta, Finished, FinishReason, ReasoningDelta, TextDelta, ToolCallDelta, UsageReported
-from .._failures import FAILURES, failure_of_status, model_error
+from .._failures import failure_of_status, provider_error
 from .._request import Usage
 
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -27,13 +27,12 @@ class LocalReader:
 
     Args:
       provider: Name of the provider, for messages.
-      call_id: Id of the call that the answer may make.
       structured: Whether the answer is the JSON object of `answer_schema` with tools, rather than text.
     """
 
-    def __init__(self, provider: str, *, call_id: str, structured: bool) -> None:
+    def __init__(self, provider: str, *, structured: bool) -> None:
         self._provider = provider
-        self._object = ObjectReader(call_id) if structured else None
+        self._object = ObjectReader() if structured else None
         self._reason: FinishReason = "stop"
 
     def feed(self, event: str) -> list[Chunk]:
@@ -61,7 +60,7 @@ class LocalReader:
 
     def error(self, code: str, text: str) -> ModelError:
         """Return an error that says who, what, and what to do about it."""
-        return model_error(code, f"{self._provider}: {text} ({FAILURES[code].cure})", provider=self._provider)
+        return provider_error(self._provider, code, text)
 
     def _deltas(self, delta: dict[str, Any]) -> list[Delta]:
         if thought := delta.get("reasoning_content"):
@@ -93,16 +92,13 @@ def _usage(usage: dict[str, Any]) -> Usage:
 class ObjectReader:
     """Makes deltas of the text of ``{"reply": ...}`` or ``{"tool": NAME, "arguments": {...}}``, however it is cut.
 
-    A reply is a string, of which the content is passed on, or an object, which is passed on as JSON text.
-
-    Args:
-      call_id: Id of the call, if it is one.
+    A reply is a string, of which the content is passed on, or an object, which is passed on as JSON text. A call has no
+    id here, so it is given one where the answer is added up.
     """
 
-    def __init__(self, call_id: str) -> None:
+    def __init__(self) -> None:
         self.called: bool = False
         """Whether the answer is a call, as far as is known."""
-        self._call_id = call_id
         self._pieces: list[str] = []
         self._complete = False
         self._out: list[Delta] = []
@@ -127,7 +123,7 @@ class ObjectReader:
         _expect(":", (yield from self._solid()))
         if key == "tool":
             name = yield from self._name()
-            self._out.append(ToolCallDelta(0, id=self._call_id, name=clean_text(name)))
+            self._out.append(ToolCallDelta(0, name=clean_text(name)))
             self.called = True
             _expect(",", (yield from self._solid()))
             yield from self._name()

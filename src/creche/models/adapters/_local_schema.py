@@ -18,7 +18,7 @@ from typing import cast
 from creche._util import canonical_json
 from creche.messages import ToolSchema
 
-from .._failures import model_error
+from .._failures import provider_error
 from .._request import ModelRequest
 
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -45,8 +45,8 @@ def offered_tools(request: ModelRequest, provider: str) -> tuple[ToolSchema, ...
         return request.tools
     named = tuple([tool for tool in request.tools if tool.name == choice])
     if not named:
-        raise model_error(
-            "invalid-request", f"{provider}: tool_choice names {choice!r}, which is no tool here", provider=provider
+        raise provider_error(
+            provider, "invalid-request", f"tool_choice names {choice!r}, which is no tool here", has_cure=True
         )
     return named
 

