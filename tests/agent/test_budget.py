@@ -2,19 +2,21 @@
 
 import attrs
 import pytest
+import trio
 
-from creche import AgentSpec, Budget, Preset, call, say, tool
+from creche import AgentSpec, Budget, FunctionModel, Preset, call, open_host, say, tool
 from creche.agent import DEFAULT_DEPTH, DepthLimit, expand_setup
 from creche.errors import ConfigError, LimitReachedError, UnsupportedCapabilityError
+from creche.models import fail
 from creche.prompt import PERSONA_ORDER, PERSONA_SECTION, Section
 from creche.subagents import delegation, spawn
 
 
-@pytest.mark.parametrize("limit", ["tokens", "cost", "requests", "tool_calls", "seconds", "breadth", "spawns"])
+@pytest.mark.parametrize("limit", ["tokens", "cost", "tool_calls", "seconds", "breadth", "spawns"])
 def test_a_limit_that_is_not_held_is_refused(limit):
     with pytest.raises(UnsupportedCapabilityError) as caught:
         Budget(**{limit: 1})
-    assert str(caught.value) == f"Budget({limit}=...) is not held by this version of creche; depth is"
+    assert str(caught.value) == f"Budget({limit}=...) is not held by this version of creche; depth and requests are"
 
 
 def test_all_limits_that_are_not_held_are_named_at_once():
@@ -48,6 +50,12 @@ def test_a_refusal_names_the_limit_its_value_and_who_set_it():
         "do the work yourself"
     )
     assert caught.value.code == "depth"
+
+
+@tool
+async def look() -> str:
+    """Look around."""
+    return "a tree"
 
 
 def hello(request):
@@ -122,3 +130,68 @@ def test_the_field_types_of_a_spec_exist_at_run_time():
     """Rule: cattrs and others resolve them."""
     for cls in (AgentSpec, Preset):
         attrs.resolve_types(cls)
+
+
+# ---------------------------------------------------------------- requests
+
+
+@pytest.mark.parametrize("requests", [0, -1, True, 1.5, "1"])
+def test_a_limit_of_requests_is_a_number_of_them(requests):
+    sentence = rf"^Budget\(requests={requests!r}\): a limit of requests is a whole number, 1 or more$"
+    with pytest.raises(ValueError, match=sentence):
+        Budget(requests=requests)
+
+
+async def test_an_agent_makes_as_many_requests_as_its_budget_has(lead, ends):
+    async with lead(lambda request: [call("look")], tools=[look], budget=Budget(requests=3)) as opened:
+        with pytest.raises(LimitReachedError) as caught:
+            await opened.agent.ask("Look for ever.")
+        assert caught.value.code == "requests"
+        assert str(caught.value) == (
+            "agent 'lead' may make no further request: 'lead' and everything below it may make 3 "
+            "(Budget(requests=...)), and have"
+        )
+        assert len(opened.sent()) == 3
+        assert [reason for reason, _ in ends(opened.agent.session)] == ["limit"]
+        with pytest.raises(LimitReachedError):
+            await opened.agent.ask("Again.")
+
+
+async def test_every_attempt_is_a_request(lead, autojump_clock):
+    async with lead(lambda request: fail("busy", code="overloaded"), budget=Budget(requests=2)) as opened:
+        with pytest.raises(LimitReachedError):
+            await opened.agent.ask("hi")
+        assert opened.agent.usage.requests == 2
+
+
+async def test_all_below_take_out_of_one_budget_and_stay_within_it(lead):
+    async def children():
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                nursery.start_soon(one, number)
+
+    async def one(number):
+        results.append((await spawn(opened.agent, "Go.", budget=Budget(requests=2), name=f"c{number}")).outcome)
+
+    results = []
+    async with lead(lambda request: [say("hi")], budget=Budget(requests=4)) as opened:
+        await children()
+        assert sorted(results) == ["done"] * 4 + ["limit"] * 2
+        assert opened.agent.usage.requests == 4
+
+
+async def test_a_budget_of_a_child_can_be_tighter(lead):
+    async with lead(lambda request: [call("look")], tools=[look], budget=Budget(requests=9)) as opened:
+        result = await spawn(opened.agent, "Look for ever.", budget=Budget(requests=2), name="child")
+        assert (result.outcome, result.usage.requests) == ("limit", 2)
+        assert result.diagnostic.startswith("LimitReachedError (requests): agent 'lead/child' may make no further")
+
+
+async def test_the_budget_of_the_host_is_that_of_each_of_its_root_agents():
+    model = FunctionModel(lambda request: [say("hi")])
+    async with open_host(model=model, budget=Budget(requests=1)) as host:
+        for name in ("a", "b"):
+            async with host.open_agent(AgentSpec(name)) as agent:
+                await agent.ask("hi")
+                with pytest.raises(LimitReachedError):
+                    await agent.ask("hi")

@@ -440,11 +440,11 @@ async def test_a_child_that_would_stand_too_deep_is_refused_before_its_setup_is_
         assert (caught.value.code, counts, len(lead.session)) == ("depth", [], 0)
 
 
-@pytest.mark.parametrize("limit", ["tokens", "cost", "requests", "tool_calls", "seconds", "breadth", "spawns"])
+@pytest.mark.parametrize("limit", ["tokens", "cost", "tool_calls", "seconds", "breadth", "spawns"])
 def test_a_limit_that_this_version_does_not_hold_is_refused(limit):
     with pytest.raises(UnsupportedCapabilityError) as caught:
         Budget(**{limit: 1})
-    assert str(caught.value) == f"Budget({limit}=...) is not held by this version of creche; depth is"
+    assert str(caught.value) == f"Budget({limit}=...) is not held by this version of creche; depth and requests are"
 
 
 @attrs.frozen

@@ -7,7 +7,13 @@ from creche._util import publish
 
 from ._agent import Agent as Agent
 from ._asking import forget_turns as forget_turns
-from ._budget import DEFAULT_DEPTH as DEFAULT_DEPTH, Budget as Budget, DepthLimit as DepthLimit
+from ._budget import (
+    DEFAULT_DEPTH as DEFAULT_DEPTH,
+    Allowance as Allowance,
+    Budget as Budget,
+    DepthLimit as DepthLimit,
+    allow as allow,
+)
 from ._composer import Composer as Composer
 from ._events import (
     Again as Again,
@@ -32,6 +38,7 @@ __all__ = [
     "Again",
     "Agent",
     "AgentSpec",
+    "Allowance",
     "Budget",
     "BuildRequest",
     "Composer",
@@ -50,6 +57,7 @@ __all__ = [
     "StreamRestarted",
     "TurnStopping",
     "Watch",
+    "allow",
     "expand_setup",
     "forget_turns",
     "make_durable",

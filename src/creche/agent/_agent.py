@@ -14,7 +14,7 @@ from creche.session import Journal, Record, RecordAppended, SessionLog
 from creche.tools import output_shape
 
 from ._asking import Asking, turns_above
-from ._budget import DepthLimit
+from ._budget import Allowance, DepthLimit
 from ._composer import Composer
 from ._inbox import Delivery, Inbox, Said
 from ._spec import AgentSpec, Reply
@@ -57,6 +57,8 @@ class Agent(metaclass=NoPublicConstructor):
     """The preset it is composed under."""
     limit: DepthLimit
     """How deep its tree may go."""
+    allowances: tuple[Allowance, ...] = ()
+    """What its requests are taken out of: its own and those of the agents above it."""
     grants: tuple[str, ...] = ()
     """Tools it sees and the agent that started it does not, by grant of its preset."""
     child_counts: dict[str, int] = attrs.field(factory=dict[str, int], init=False)

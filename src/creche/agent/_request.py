@@ -40,6 +40,7 @@ from creche.session import (
 )
 from creche.tools import run_calls
 
+from ._budget import take_request
 from ._events import Again, BuildRequest, DeltaStreamed, GiveUp, LimiterWaited, RecoverRequest
 from ._inbox import Delivery
 from ._stream import StreamRestarted
@@ -54,6 +55,7 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
 
     Raises:
       ModelError: The last attempt failed, or failed in a way that no retry mends.
+      LimitReachedError: There is no request left in a budget.
       StoreError: The log could not be made durable, so nothing was sent, or no call was begun.
     """
     said = await _ask_model(agent, turn, plan)
@@ -77,6 +79,7 @@ async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> Assistan
         await trio.lowlevel.checkpoint_if_cancelled()
         request = _admit(agent, turn, plan, prepared, number)
         await agent.journal.checkpoint()
+        take_request(agent.allowances, agent.path)
         try:
             return await _Attempt(agent, turn, model, request, number).run()
         except ModelError as error:

@@ -247,6 +247,7 @@ class Host(metaclass=NoPublicConstructor):
                     parent=parent,
                     preset=header.preset,
                     limit=made.limit,
+                    allowances=made.allowances,
                     grants=made.grants,
                 )
                 self._publish(life, agent)

@@ -17,7 +17,7 @@ import uuid
 
 import attrs
 
-from creche.agent import DEFAULT_DEPTH, Agent, AgentSpec, Budget, DepthLimit
+from creche.agent import DEFAULT_DEPTH, Agent, AgentSpec, Allowance, Budget, DepthLimit, allow
 from creche.errors import AuthorityError, ConfigError
 from creche.models import Model, ModelOptions, Route, Settings, find_provider, resolve_model
 from creche.scope import Registry, ScopeKey
@@ -45,6 +45,8 @@ class Composition:
     """Identity of its session."""
     limit: DepthLimit = attrs.field(kw_only=True)
     """How deep its tree may go."""
+    allowances: tuple[Allowance, ...] = attrs.field(kw_only=True)
+    """What its requests are taken out of."""
     grants: tuple[str, ...] = attrs.field(kw_only=True)
     """Tools that it is to see by grant of the preset and its parent does not see, sorted."""
 
@@ -87,6 +89,7 @@ def decide_composition(
         standing=standing,
         header=header,
         limit=_limit(header, spec, parent, standing, host),
+        allowances=_allowances(header, spec, parent, standing, host),
         grants=() if parent is None or standing is None else _grants(header, parent, standing, registry),
     )
 
@@ -115,6 +118,15 @@ def _limit(
     for budget in (*(standing.budgets if standing is not None else ()), spec.budget):
         limit = limit.tightened(budget, header.depth, header.path)
     return _BY_DEFAULT if limit is _NOTHING_SAID else limit
+
+
+def _allowances(
+    header: SessionHeader, spec: AgentSpec, parent: Agent | None, standing: Standing | None, host: Budget | None
+) -> tuple[Allowance, ...]:
+    # What is above is shared, so that all below it take out of one; what is said here is new with each agent.
+    above = parent.allowances if parent is not None else allow(host, header.path)
+    budgets = (*(standing.budgets if standing is not None else ()), spec.budget)
+    return (*above, *[each for budget in budgets for each in allow(budget, header.path)])
 
 
 def _grants(header: SessionHeader, parent: Agent, standing: Standing, registry: Registry) -> tuple[str, ...]:
