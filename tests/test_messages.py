@@ -154,7 +154,7 @@ LONE, MENDED = "a\ud800b\udfff", "a\ufffdb\ufffd"
     [
         SystemMessage,
         UserMessage,
-        lambda text: UserMessage([ImagePart(text, media_type=text)]),
+        lambda text: UserMessage([ImagePart("QUJD", media_type=text)]),
         lambda text: AssistantMessage([TextPart(text), ReasoningPart(text, signature=text)]),
         lambda text: AssistantMessage([ToolCall(text, name=text, arguments=text)]),
         lambda text: ToolMessage(text, name=text, parts=[TextPart(text)]),
@@ -237,3 +237,18 @@ def test_values_are_frozen_and_small():
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         message.source = "b"
     gc.collect()
+
+
+# ---------------------------------------------------------------- images
+
+
+def test_an_image_is_given_as_its_bytes_or_their_base64():
+    assert ImagePart(b"ABC", media_type="image/png") == ImagePart("QUJD", media_type="image/png")
+    assert ImagePart(b"", media_type="image/png").data == ""
+
+
+@pytest.mark.parametrize("wrong", ["https://example.org/cat.png", "data:image/png;base64,QUJD", "QUJ", "Q U J D", "é"])
+def test_what_is_no_base64_is_refused(wrong):
+    with pytest.raises(ValueError, match="give its bytes, or their base64; an address is not looked up") as caught:
+        ImagePart(wrong, media_type="image/png")
+    assert str(caught.value).startswith(f"{wrong!r} is not the base64 of a file (")

@@ -9,6 +9,8 @@ Rule 4: a field of a wrong type is refused when the value is made, and every tex
 value is made.
 """
 
+import base64
+import binascii
 import functools
 import json
 from collections.abc import Iterable, Mapping
@@ -65,11 +67,39 @@ class ReasoningPart:
     type: ClassVar[str] = "reasoning"
 
 
+def _image_data(data: str | bytes) -> str:
+    if isinstance(data, bytes):
+        return base64.b64encode(data).decode()
+    text = clean_text(data)
+    try:
+        binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise ValueError(
+            f"{text[:40]!r} is not the base64 of a file ({error}); give its bytes, or their base64; an address is not "
+            "looked up"
+        ) from None
+    return text
+
+
 @attrs.frozen
 class ImagePart:
-    """An image."""
+    """An image, the whole file of it.
 
-    data: str = attrs.field(converter=clean_text, repr=False)
+    Args:
+      data: The bytes of the file, or their base64.
+      media_type: Such as ``"image/png"``.
+
+    Raises:
+      ValueError: The text is no base64, such as an address.
+
+    Example:
+      Ask about a picture::
+
+          picture = ImagePart(Path("cat.png").read_bytes(), media_type="image/png")
+          await agent.ask([TextPart("What is this?"), picture])
+    """
+
+    data: str = attrs.field(converter=_image_data, repr=False)
     """The bytes of the file in base64."""
     media_type: str = attrs.field(converter=clean_text, kw_only=True)
     """Such as ``"image/png"``."""

@@ -123,7 +123,10 @@ async def test_a_class_without_fields_is_refused_at_once(wrong, lead):
     async with lead(scripted(say("x"))) as opened:
         with pytest.raises(TypeError) as caught:
             await opened.agent.ask("hi", output=wrong)
-        assert str(caught.value) == f"{wrong!r} is not a class with fields; give an attrs class or a TypedDict"
+        assert (
+            str(caught.value)
+            == f"{wrong!r} is not a class with fields; give an attrs class, a dataclass or a TypedDict"
+        )
         assert len(opened.agent.session) == 0
 
 

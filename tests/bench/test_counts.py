@@ -160,7 +160,7 @@ async def test_a_view_is_made_once_and_kept_while_others_register() -> None:
 async def test_a_delta_over_http_takes_few_calls_of_ours(wire: str) -> None:
     """The official SDKs take more than a hundred calls a delta; `streams.py` has the times beside each other.
 
-    The bounds are what was measured (21 and 26, resumptions included) and a quarter more.
+    The bounds are what was measured (31 and 26, resumptions included) and a quarter more.
     """
     deltas = 400
     calls = Counter[str]()
@@ -183,4 +183,4 @@ async def test_a_delta_over_http_takes_few_calls_of_ours(wire: str) -> None:
                     assert len([delta async for delta in stream]) == deltas
             finally:
                 sys.setprofile(None)
-    assert calls.total() / deltas < {"openai": 27, "anthropic": 33}[wire]
+    assert calls.total() / deltas < {"openai": 39, "anthropic": 33}[wire]

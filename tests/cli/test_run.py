@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 import trio
@@ -183,8 +182,8 @@ async def test_a_retry_is_told_and_so_is_an_answer_that_was_cut_off(command):
         code, said, told = await finish(command("Go.", "--model", "mock", "--base-url", mock.openai_url))
     assert (code, said) == (0, "Here\n")
     failed, again, last = told.splitlines()
-    assert re.search(r"lead +got no answer: endpoint: slow down \[HTTP 429, request req_1\] ", failed)
-    assert re.search(r"lead +asks again in 0\.0 s", again)
+    assert re.search(r"lead +got no answer: endpoint: slow down \[HTTP 429, request req_1\]", failed)
+    assert re.search(r"lead +asks again$", again)
     cut = "creche: an answer was cut off at the limit of tokens; a higher --max-tokens may help. 2 requests, "
     assert last.startswith(cut)
 
@@ -201,7 +200,7 @@ async def test_a_fallback_is_asked_and_the_answer_begins_anew(command):
     assert (code, said) == (0, "Half an\nA whole answer.\n"), told
     assert [request.json["model"] for request in mock.requests] == ["large", "small"]
     told = [line.split(maxsplit=2)[2].partition(" [")[0] for line in told.splitlines()[:-1]]
-    assert told[1:] == ["asks again in 0.0 s", "begins the answer anew", "asks endpoint:small"]
+    assert told[1:] == ["asks again", "begins the answer anew", "asks endpoint:small"]
     assert told[0].startswith("got no answer: endpoint: in the middle of an answer: no credi")
 
 
@@ -218,7 +217,7 @@ async def test_a_wrong_key_is_one_sentence_that_does_not_repeat_it(command):
     assert list(sessions_of(told)) == ["lead"]
 
 
-async def test_when_nobody_reads_any_more_everything_ends_quietly(command):
+async def test_when_nobody_reads_any_more_everything_ends_and_the_account_is_told(command):
     closed = trio.Event()
     async with open_mock_provider([[say("One."), until(closed), say("Two."), silent()]]) as mock:
         started = command("Go.", "--model", "mock", "--base-url", mock.openai_url)
@@ -227,7 +226,9 @@ async def test_when_nobody_reads_any_more_everything_ends_quietly(command):
             await read_until(process.stdout, "One.")
             await process.stdout.aclose()
             closed.set()
-            assert (await read_all(process.stderr), await process.wait()) == ("", 1)
+            told = await read_all(process.stderr)
+            assert await process.wait() == 1
+            assert told.startswith("creche: nobody reads the answer. 1 request, ")
         await mock.wait_quiet()
         assert mock.hung_up == 1
 
@@ -235,7 +236,15 @@ async def test_when_nobody_reads_any_more_everything_ends_quietly(command):
 # ---------------------------------------------------------------- Ctrl-C
 
 
-async def test_ctrl_c_ends_every_agent_and_says_which_and_where_the_log_is(command):
+def heed():
+    """Where these tests run in the background of a shell, SIGINT is ignored, and a child would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(
+    ("number", "word", "code"), [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
+)
+async def test_a_signal_ends_every_agent_and_says_which_and_where_the_log_is(number, word, code, command):
     begun = trio.Event()
 
     def answer(request):
@@ -247,26 +256,63 @@ async def test_ctrl_c_ends_every_agent_and_says_which_and_where_the_log_is(comma
 
     async with open_mock_provider(answer) as mock:
         started = command("Go.", "--model", "mock", "--base-url", mock.openai_url)
-        # Where these tests run in the background of a shell, SIGINT is ignored, and a child would inherit that.
-        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         process = await trio.lowlevel.open_process(
             **started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
         )
         async with process.stdout, process.stderr:
             await begun.wait()
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             said, told = await read_all(process.stdout), await read_all(process.stderr)
-            assert await process.wait() == 130, told
+            assert await process.wait() == code, told
         await mock.wait_quiet()
         assert mock.hung_up == 2
     assert said == ""
     assert "Traceback" not in told
     last = told.splitlines()[-1]
-    assert last.startswith("creche: interrupted; stopped: lead, lead/subagent-1, lead/subagent-2. 3 requests, ")
+    assert last.startswith(f"creche: {word}; stopped: lead, lead/subagent-1, lead/subagent-2. 3 requests, ")
     sessions = sessions_of(told)
     assert sorted(sessions) == ["lead", "lead/subagent-1", "lead/subagent-2"]
     ends = [session.records("turn/end")[-1].data.reason for session in sessions.values()]
     assert ends == ["cancelled"] * 3
+
+
+async def test_ctrl_c_ends_it_also_when_nobody_reads(command):
+    full = trio.Event()
+    flood = [say("x" * 60_000) for _ in range(20)]
+    async with open_mock_provider([[*flood, until(full)]]) as mock:
+        started = command("Go.", "--model", "mock", "--base-url", mock.openai_url)
+        process = await trio.lowlevel.open_process(
+            **started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
+        )
+        async with process.stdout, process.stderr:
+            await read_until(process.stdout, "x")
+            process.send_signal(signal.SIGINT)
+            with trio.fail_after(20):
+                assert await process.wait() == 130
+
+
+async def test_what_was_said_until_then_is_in_the_json(command):
+    async with open_mock_provider([[say("So far"), silent()]]) as mock:
+        started = command("Go.", "--model", "mock", "--base-url", mock.openai_url, "--json")
+        process = await trio.lowlevel.open_process(
+            **started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
+        )
+        async with process.stdout, process.stderr:
+            await mock.wait_requests(1)
+            process.send_signal(signal.SIGINT)
+            told = json.loads(await read_all(process.stdout))
+            assert await process.wait() == 130
+    assert (told["outcome"], told["error"]) == ("cancelled", "interrupted; stopped: lead")
+    assert told["answer"] in ("So far", "")
+
+
+async def test_requests_are_limited(command):
+    async with open_mock_provider(lambda _: [call("list")]) as mock:
+        code, _, told = await finish(
+            command("Go.", "--model", "mock", "--base-url", mock.openai_url, "--max-requests", "3")
+        )
+    assert (code, len(mock.requests)) == (1, 3)
+    assert told.splitlines()[-1].startswith("creche: agent 'lead' may make no further request: 'lead' and everything ")
 
 
 # ---------------------------------------------------------------- what is typed
@@ -293,23 +339,31 @@ PROVIDERS = "providers: anthropic, deepseek, "
     [
         ("Go.", {}, f"which model? Give --model PROVIDER:MODEL or set CRECHE_MODEL; {PROVIDERS}"),
         ("Go.", {"model": "gpt-5"}, f"'gpt-5' is no PROVIDER:MODEL; {PROVIDERS}"),
-        ("Go.", {"model": "nobody:gpt-5"}, f"'nobody:gpt-5' is no PROVIDER:MODEL; {PROVIDERS}"),
+        ("Go.", {"model": "nobody:gpt-5"}, f"there is no provider 'nobody'; {PROVIDERS}"),
         ("Go.", {"model": "openai:"}, f"'openai:' is no PROVIDER:MODEL; {PROVIDERS}"),
         ("Go.", {"model": "openai:gpt-5", "fallback": ["x"]}, f"'x' is no PROVIDER:MODEL; {PROVIDERS}"),
         (
             "Go.",
             {"model": "x", "base_url": "here"},
-            "--base-url 'here' is no URL; write it as in http://127.0.0.1:8080/v1",
+            "--base-url: 'here' is no address; write http://HOST:PORT/v1",
         ),
-        ("Go.", {"model": "x", "base_url": "http://[::1"}, "--base-url 'http://[::1' is no URL; "),
+        ("Go.", {"model": "x", "base_url": "http://[::1"}, "--base-url: 'http://[::1' is no address; "),
         (
             "Go.",
             {"model": "deepseek:x", "base_url": "http://127.0.0.1"},
-            "'deepseek' has a place of its own, and --base-url names another; give the name of the model alone, or with",
+            "--base-url goes with a model's bare name, 'openai:NAME' or 'anthropic:NAME', and not with 'deepseek', whose",
         ),
         (" \n", {"model": "openai:gpt-5"}, "the task is empty"),
         ("--jsno", {"model": "openai:gpt-5"}, "the task is missing, or '--jsno' is no option; see creche run --help"),
-        ("Go.", {"model": "openai:gpt-5", "max_tokens": 0}, "--max-tokens is at least 1, not 0"),
+        (
+            "Go.",
+            {"model": "openai:gpt-5", "max_tokens": 0},
+            "--max-tokens is at least 1 and at most 1,000,000,000, not 0",
+        ),
+        ("Go.", {"model": "openai:gpt-5", "max_tokens": 10**20}, "--max-tokens is at least 1 and at most "),
+        ("Go.", {"model": "openai:gpt-5", "max_requests": 0}, "--max-requests is at least 1 and at most "),
+        ("Go.", {"model": "openai:gpt-5", "log": "/proc/creche"}, "cannot keep a log in '/proc/creche': "),
+        ("Go.", {"model": "openai:gpt-5", "log": __file__}, f"cannot keep a log in {__file__!r}: File exists; give "),
         ("Go.", {"folder": "/missing"}, "cannot work in '/missing': No such file or directory"),
         ("Go.", {"folder": "nul\0"}, "cannot work in 'nul\\x00': embedded null byte"),
     ],

@@ -135,6 +135,20 @@ def test_a_whole_number_is_not_half_of_one(option):
         ModelOptions(**{option: 1.5})
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"max_tokens": 0}, "ModelOptions.max_tokens is one or more or None, not 0"),
+        ({"temperature": -0.1}, "a temperature is zero or more, not -0.1"),
+        ({"top_p": 0}, "top_p is a share above zero and at most one, not 0.0"),
+        ({"top_p": 1.1}, "top_p is a share above zero and at most one, not 1.1"),
+    ],
+)
+def test_what_no_provider_takes_is_refused(options, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        ModelOptions(**options)
+
+
 def test_stop_is_a_list_of_texts():
     with pytest.raises(TypeError) as caught:
         ModelOptions(stop="END")

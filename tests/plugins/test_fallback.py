@@ -309,3 +309,27 @@ async def test_it_holds_no_agent_that_is_closed():
         del lead
         gc.collect()
         assert closed() is None
+
+
+async def test_an_agent_that_asks_its_fallback_already_gives_up(autojump_clock):
+    asked = []
+    own = model("a", REFUSED, asked=asked)
+    async with open_host(model=own, plugins=[fallback(own)]) as host, host.open_agent(AgentSpec("lead")) as lead:
+        with pytest.raises(ModelError, match=r"^no such model$"):
+            await lead.ask("Hello.")
+        assert len(asked) == 1
+        check_log(lead.session)
+
+
+async def test_mounted_while_a_request_is_under_way_it_helps_from_the_next_one_on(autojump_clock):
+    async def answer(request):
+        if not answers:
+            await host.mount(fallback(model("b", say("Here."))))
+        answers.append(request)
+        return REFUSED
+
+    answers = []
+    async with open_host(model=FunctionModel(answer, provider="a")) as host, host.open_agent(AgentSpec("lead")) as lead:
+        with pytest.raises(ModelError, match=r"^no such model$"):
+            await lead.ask("Hello.")
+        assert (await lead.ask("Hello.")).text == "Here."

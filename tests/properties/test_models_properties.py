@@ -39,6 +39,7 @@ from creche.models import (
 
 SHORT = st.text('ab{"\\\n\ud83d\ude00é', max_size=3)
 MAYBE = st.none() | SHORT
+FILES = st.binary(max_size=3)
 
 # ---------------------------------------------------------------- packing
 
@@ -247,7 +248,7 @@ def test_any_deltas_give_an_answer_whose_calls_have_ids_of_their_own(deltas):
 
 # ---------------------------------------------------------------- canonical bytes
 
-PARTS = st.lists(st.builds(TextPart, SHORT) | st.builds(ImagePart, SHORT, media_type=SHORT), max_size=2)
+PARTS = st.lists(st.builds(TextPart, SHORT) | st.builds(ImagePart, FILES, media_type=SHORT), max_size=2)
 SAID = st.lists(
     st.builds(TextPart, SHORT)
     | st.builds(ReasoningPart, SHORT, signature=MAYBE)
@@ -266,12 +267,13 @@ MESSAGES = st.lists(
 PARAMETERS = st.dictionaries(SHORT, st.none() | st.booleans() | SHORT, max_size=2)
 SCHEMAS = st.builds(ToolSchema, SHORT, description=SHORT, parameters=PARAMETERS)
 NUMBERS = st.none() | st.sampled_from([0, 1, 0.0, -0.0, 1.0, 0.5, True, False])
+SHARES = st.none() | st.sampled_from([1, 1.0, 0.5, True])
 OPTIONS = st.builds(
     ModelOptions,
     MAYBE,
     max_tokens=st.none() | st.sampled_from([1, True, 2]),
     temperature=NUMBERS,
-    top_p=NUMBERS,
+    top_p=SHARES,
     seed=st.none() | st.sampled_from([0, False]),
     stop=NAMES,
     tool_choice=MAYBE,
@@ -300,7 +302,7 @@ FIELDS = {
     ToolMessage: {"call_id": SHORT, "name": SHORT, "parts": PARTS, "is_error": st.booleans()},
     DeveloperMessage: {"additions": NAMES, "removals": NAMES},
     TextPart: {"text": SHORT},
-    ImagePart: {"data": SHORT, "media_type": SHORT},
+    ImagePart: {"data": FILES, "media_type": SHORT},
     ReasoningPart: {"text": SHORT, "signature": MAYBE},
     ToolCall: {"id": SHORT, "name": SHORT, "arguments": SHORT},
     ToolSchema: {"name": SHORT, "description": SHORT, "parameters": PARAMETERS},
@@ -309,7 +311,7 @@ FIELDS = {
         "effort": MAYBE,
         "max_tokens": st.sampled_from([None, 1, True, 2]),
         "temperature": NUMBERS,
-        "top_p": NUMBERS,
+        "top_p": SHARES,
         "seed": st.sampled_from([None, 0, False, 1]),
         "stop": NAMES,
         "tool_choice": MAYBE,

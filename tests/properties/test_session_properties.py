@@ -14,6 +14,7 @@ from creche.errors import IllegalRecordError
 from creche.messages import (
     AssistantMessage,
     DeveloperMessage,
+    ImagePart,
     SystemMessage,
     TextPart,
     ToolCall,
@@ -21,7 +22,7 @@ from creche.messages import (
     ToolSchema,
     UserMessage,
 )
-from creche.models import ModelRequest, RequestHead, Settings, Usage
+from creche.models import ModelOptions, ModelRequest, RequestHead, Settings, Usage
 from creche.session import (
     CONTEXT_SOURCE,
     FORMAT_LINE,
@@ -61,7 +62,16 @@ from creche.session import (
 
 
 COUNTS = st.integers(0, 2**63 - 1)
-SCHEMAS = st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
+# Fields that take less than their type.
+SPECIAL = {
+    ModelOptions: {
+        "output_schema": st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+        "max_tokens": st.none() | st.integers(1, 2**63 - 1),
+        "temperature": st.none() | st.floats(0, 1e300),
+        "top_p": st.none() | st.floats(0, 1, exclude_min=True),
+    },
+    ImagePart: {"data": st.binary(max_size=9)},
+}
 
 
 def values_of(kind):
@@ -70,17 +80,16 @@ def values_of(kind):
         texts = st.text(max_size=5)
         return st.builds(kind, texts, description=texts, parameters=st.dictionaries(texts, texts, max_size=3))
     if attrs.has(kind):
-        return st.builds(
-            kind,
-            **{
-                field.alias: COUNTS
-                if kind is Usage
-                else SCHEMAS
-                if field.name == "output_schema"
-                else values_of(field.type)
-                for field in attrs.fields(kind)
-            },
-        )
+        special = SPECIAL.get(kind, {})
+        fields = {
+            field.alias: COUNTS
+            if kind is Usage
+            else special[field.name]
+            if field.name in special
+            else values_of(field.type)
+            for field in attrs.fields(kind)
+        }
+        return st.builds(kind, **fields)
     if get_origin(kind) is tuple:
         return st.lists(values_of(get_args(kind)[0]), max_size=3).map(tuple)
     if get_origin(kind) is Literal:

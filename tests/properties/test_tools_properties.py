@@ -192,7 +192,7 @@ class Planned:
 PLANS = st.lists(
     st.builds(
         Planned,
-        tool=st.sampled_from(["together", "also together", "alone", "unknown"]),
+        tool=st.sampled_from(["together", "also_together", "alone", "unknown"]),
         seconds=st.integers(0, 3),
         fails=st.booleans(),
     ),
@@ -233,7 +233,7 @@ async def _run(plans: Iterable[Planned]) -> Happened:
     happened = Happened()
     registry = Registry()
     pen = make_registrar(registry, Owner("test"), None)
-    for name in ("together", "also together", "alone"):
+    for name in ("together", "also_together", "alone"):
         pen.add(_sleeper(name, happened, parallel=name != "alone"))
 
     def note(record: Record) -> None:

@@ -121,6 +121,8 @@ def test_no_field_takes_what_is_of_no_type_of_ours(kind, wrong, samples):
     for value, name in fields_in({**samples, "the header": HEADER}[kind]):
         if name in ("parameters", "output_schema") and isinstance(wrong, dict):
             continue  # a schema is given as a mapping
+        if name == "data" and isinstance(wrong, bytes):
+            continue  # a file is given as its bytes
         with pytest.raises((TypeError, ValueError)):
             attrs.evolve(value, **{name: wrong})
 
@@ -209,7 +211,7 @@ def test_a_log_whose_sum_would_be_out_of_range_stays_as_it_was(log_at, state):
     [
         lambda: ToolMessage("c", name="t", parts="x", is_error="yes"),
         lambda: DeveloperMessage("look"),
-        lambda: ImagePart(b"x", media_type="image/png"),
+        lambda: ImagePart(5, media_type="image/png"),
         lambda: AssistantMessage("hi"),
         lambda: StreamRun("text", pieces="abc"),
         lambda: ModelOptions(b"high"),

@@ -473,7 +473,10 @@ async def test_a_class_without_a_json_form_is_refused_before_anything_starts(che
     async with checked_host(FunctionModel(names)) as checked, checked.host.open_agent(AgentSpec("lead")) as lead:
         with pytest.raises(TypeError) as caught:
             await spawn(lead, "A task.", output=int)
-        assert str(caught.value) == "<class 'int'> is not a class with fields; give an attrs class or a TypedDict"
+        assert (
+            str(caught.value)
+            == "<class 'int'> is not a class with fields; give an attrs class, a dataclass or a TypedDict"
+        )
         assert len(lead.session) == 0
 
 

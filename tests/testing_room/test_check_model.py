@@ -91,3 +91,32 @@ async def test_a_swallowed_cancellation_is_told():
 
     with pytest.raises(AssertionError, match="a cancellation while a block"):
         await check_model(Deaf())
+
+
+async def test_what_is_missing_is_told():
+    class Bare:
+        provider = model = "bare"
+        limiter = None
+
+    with pytest.raises(AssertionError, match=r"^a model has prepare; see creche\.models\.Model$"):
+        await check_model(Bare())
+
+
+async def test_a_prepare_that_does_not_wait_is_told():
+    class Hasty(Broken):
+        def prepare(self, settings, /):
+            raise NotImplementedError
+
+    with pytest.raises(AssertionError, match=r"^prepare\(\) is async$"):
+        await check_model(Hasty())
+
+
+async def test_an_error_of_another_kind_is_told():
+    class Leaky(Broken):
+        @asynccontextmanager
+        async def stream(self, request, /):
+            raise ConnectionError("boom")
+            yield
+
+    with pytest.raises(AssertionError, match=r"is a ModelError, not ConnectionError\('boom'\)$"):
+        await check_model(Leaky())

@@ -638,7 +638,7 @@ async def test_what_the_function_raises_comes_out_of_the_block():
     with pytest.raises(ValueError, match=r"^mine$"):  # noqa: PT012 - the block is the server's
         async with open_mock_provider(answer) as provider:
             response = await post(provider)
-            assert response.status_code == 500
+            assert response.status_code == 400
             assert response.json()["error"]["message"] == "the script failed: ValueError('mine')"
 
 
@@ -655,7 +655,7 @@ async def test_what_the_function_raises_replaces_what_it_causes():
             with pytest.raises(openai.InternalServerError):
                 await ask(client)
             await ask(client)
-    assert isinstance(caught.value.__context__, openai.InternalServerError)
+    assert isinstance(caught.value.__context__, openai.BadRequestError)
     assert len(asked) == 1
 
 
@@ -679,7 +679,7 @@ async def test_a_script_that_fails_twice_at_once_says_so():
 async def test_a_function_that_returns_something_else_has_failed():
     with pytest.raises(TypeError) as caught:
         async with open_mock_provider(lambda request: "Hi") as provider:
-            assert (await post(provider)).status_code == 500
+            assert (await post(provider)).status_code == 400
     assert str(caught.value) == (
         "what the script's function returned is 'Hi'; expected say(...), status(...) or another item, or a list of them"
     )
@@ -691,7 +691,7 @@ async def test_a_call_that_is_no_json_has_no_form_in_a_whole_message():
         async with open_mock_provider([bad] * 3) as provider:
             assert '"arguments":"ops"' in await raw_stream(provider)
             assert (await post(provider)).json()["choices"][0]["message"]["tool_calls"][0]["id"] == "call_2"
-            assert (await post(provider, "anthropic")).status_code == 500
+            assert (await post(provider, "anthropic")).status_code == 400
 
 
 @pytest.mark.parametrize(

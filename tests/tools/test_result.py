@@ -60,7 +60,7 @@ def message_for(value: object) -> str:
 def no_form(name: str) -> str:
     return (
         f"the result holds a value of type {name}, which has no JSON form; "
-        "return text, numbers, lists, dicts or attrs objects"
+        "return text, numbers, lists, dicts, dataclasses or attrs objects"
     )
 
 

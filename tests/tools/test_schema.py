@@ -14,7 +14,7 @@ import pytest
 from creche.tools._schema import FunctionShape, Parameter, describe_function
 
 NO_FORM = (
-    "has no JSON form; use str, int, float, bool, list, dict with text keys, Literal, an enum, a TypedDict or an "
+    "has no JSON form; use str, int, float, bool, list, dict with text keys, Literal, an enum, a TypedDict, a dataclass or an "
     "attrs class"
 )
 T = TypeVar("T")

@@ -47,6 +47,20 @@ def is_count(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
             raise ValueError(f"{_name(owner, field)} is zero or more, not {_shown(value)}")
 
 
+def is_positive(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
+    """Refuse what is no whole number from one."""
+    is_whole(owner, field, value)
+    if value < 1:
+        raise ValueError(f"{_name(owner, field)} is one or more, not {_shown(value)}")
+
+
+def is_duration(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
+    """Refuse what is no finite number from zero."""
+    is_finite(owner, field, value)
+    if value < 0:
+        raise ValueError(f"{_name(owner, field)} is zero or more, not {value!r}")
+
+
 def is_finite(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
     """Refuse what is no number, or not a finite one."""
     if not isinstance(value, float):

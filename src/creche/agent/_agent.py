@@ -175,7 +175,7 @@ class Agent(metaclass=NoPublicConstructor):
 
         Args:
           message: What to say.
-          output: An attrs class or a TypedDict: the model is held to its JSON Schema for this turn, and the reply's
+          output: An attrs class, a dataclass or a TypedDict: the model is held to its JSON Schema for this turn, and the reply's
             ``output`` is a value of it. An answer that does not fit is sent back once, with every problem.
 
         Raises:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import attrs
 
-from creche._util import is_bool, is_finite, is_text
+from creche._util import is_bool, is_duration, is_text
 from creche.errors import ModelError
 from creche.messages import UserMessage
 from creche.models import Delta, RetryPolicy, Settings
@@ -90,7 +90,7 @@ class BuildRequest(Operation[Settings]):
 class Again:
     """Make the attempt once more."""
 
-    delay: float = attrs.field(default=0.0, validator=[is_finite, attrs.validators.ge(0)])
+    delay: float = attrs.field(default=0.0, validator=is_duration)
     """Seconds until then."""
 
 

@@ -7,7 +7,7 @@ import attrs
 
 from creche.errors import ConfigError
 from creche.messages import AssistantPart
-from creche.models import Model, ModelOptions, Usage
+from creche.models import Model, ModelOptions, Usage, check_model_given
 from creche.prompt import PERSONA_ORDER, PERSONA_SECTION, Section, Text
 from creche.scope import SetupItem
 from creche.tools import Mode, Tool, as_tools, present_as
@@ -23,6 +23,10 @@ def _check_name(instance: object, _attribute: object, name: str) -> None:
         raise ConfigError([("name", problem)])
 
 
+def _check_model(_instance: object, _attribute: object, model: Model | str | None) -> None:
+    check_model_given(model, "model")
+
+
 def _as_setup(items: Iterable[SetupItem]) -> tuple[SetupItem, ...]:
     return tuple(items)
 
@@ -33,7 +37,7 @@ class AgentSpec:
 
     name: str = attrs.field(validator=_check_name)
     """The last segment of its path."""
-    model: Model | str | None = attrs.field(default=None, kw_only=True)
+    model: Model | str | None = attrs.field(default=None, validator=_check_model, kw_only=True)
     """An adapter or ``"provider:model"``; the preset's, the parent's or the host's if absent."""
     setup: tuple[SetupItem, ...] = attrs.field(default=(), converter=_as_setup, kw_only=True)
     """What is registered on the agent's own scope, in order: entries, plugins, functions of a registrar."""

@@ -6,7 +6,7 @@ from creche._util import publish
 
 
 def main() -> None:
-    """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
     try:
         from ._app import USAGE, app
     except ModuleNotFoundError as error:

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 import attrs
 
+from creche.errors import ConfigError
 from creche.models import Model, ModelProvider
 from creche.models.adapters import PROVIDER_FACTORIES, AnthropicModel, OpenAIModel
 
@@ -44,7 +44,6 @@ def choose_models(model: str | None, fallbacks: Sequence[str], base_url: str | N
     if base_url is None:
         texts = [_check(each) for each in (named, *fallbacks)]
         return Choice(texts[0], fallbacks=tuple(texts[1:]), providers=())
-    _check_url(base_url)
     provider, name = _split(named)
     texts = [each if _split(each)[0] != ENDPOINT else f"{provider}:{_split(each)[1]}" for each in fallbacks]
     return Choice(
@@ -55,13 +54,16 @@ def choose_models(model: str | None, fallbacks: Sequence[str], base_url: str | N
 
 
 def _adapter(provider: str, name: str, base_url: str) -> Model:
-    if provider == "anthropic":
-        return AnthropicModel(name, base_url=base_url)
-    if provider in ("openai", ENDPOINT):
-        return OpenAIModel(name, provider=provider, base_url=base_url)
+    try:
+        if provider == "anthropic":
+            return AnthropicModel(name, base_url=base_url)
+        if provider in ("openai", ENDPOINT):
+            return OpenAIModel(name, provider=provider, base_url=base_url)
+    except ConfigError as error:
+        raise WrongUsage(f"--base-url: {error.problems[0][1]}") from None
     raise WrongUsage(
-        f"{provider!r} has a place of its own, and --base-url names another; give the name of the model alone, or "
-        "with 'openai:' or 'anthropic:' before it for the wire that is spoken there"
+        f"--base-url goes with a model's bare name, 'openai:NAME' or 'anthropic:NAME', and not with {provider!r}, whose "
+        "address is known"
     )
 
 
@@ -72,21 +74,13 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _check(text: str, *more: str) -> str:
-    provider, _, name = text.partition(":")
-    if not name or provider not in (*PROVIDER_FACTORIES, *more):
+    provider, colon, name = text.partition(":")
+    if not colon or not name:
         raise WrongUsage(f"{text!r} is no PROVIDER:MODEL; {_providers()}")
+    if provider not in (*PROVIDER_FACTORIES, *more):
+        raise WrongUsage(f"there is no provider {provider!r}; {_providers()}")
     return text
 
 
 def _providers() -> str:
     return f"providers: {', '.join(sorted(PROVIDER_FACTORIES))}; for another endpoint, give its --base-url"
-
-
-def _check_url(text: str) -> None:
-    try:
-        url = urlsplit(text)
-        is_url = url.scheme in ("http", "https") and bool(url.hostname)
-    except ValueError:
-        is_url = False
-    if not is_url:
-        raise WrongUsage(f"--base-url {text!r} is no URL; write it as in http://127.0.0.1:8080/v1")

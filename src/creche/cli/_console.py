@@ -8,11 +8,15 @@ nothing is lost or said twice when everything is cancelled.
 import os
 import select
 import sys
+import time
 from collections import deque
 from contextlib import suppress
 from typing import TextIO, cast
 
 import trio
+
+PATIENCE = 0.5
+"""Seconds in which what is left is written when everything has ended."""
 
 
 class Console:
@@ -78,9 +82,17 @@ class Console:
             self._write_some()
 
     def drain(self) -> None:
-        """Write what a cancellation has left, and wait for it. Outside of trio."""
-        while self._waiting:
+        """Write what a cancellation has left, as long as somebody reads it. Outside of trio."""
+        end = time.monotonic() + PATIENCE
+        while self._waiting and self._has_room(self._waiting[0][0], end - time.monotonic()):
             self._write_some()
+
+    @staticmethod
+    def _has_room(stream: TextIO, seconds: float) -> bool:
+        try:
+            return bool(select.select([], [stream], [], max(seconds, 0.0))[1])
+        except (OSError, ValueError):
+            return True  # and writing says what is wrong
 
     @trio.lowlevel.enable_ki_protection
     def _write_some(self) -> None:

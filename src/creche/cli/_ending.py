@@ -1,6 +1,6 @@
 """How a command ends: its exit code, its result, and the one sentence about what went wrong.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TextIO, cast
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
 class WrongUsage(Exception):  # noqa: N818 - raised as a statement about what was typed
@@ -24,14 +24,18 @@ def tell(text: str) -> int:
         sys.stdout.flush()
     except OSError as error:
         # What is left in the buffer would fail once more when the interpreter closes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return unread(error)
+        _throw_away(sys.stdout)
+        return FAILED if isinstance(error, BrokenPipeError) else complain(unread(error), FAILED)
     return 0
 
 
-def unread(error: OSError) -> int:
-    """Return the exit code of a result that could not be written, and say why if there is somebody to hear it."""
-    return FAILED if isinstance(error, BrokenPipeError) else complain(f"no result: {error.strerror}", FAILED)
+def _throw_away(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def unread(error: OSError) -> str:
+    """Return why a result could not be written."""
+    return "nobody reads the answer" if isinstance(error, BrokenPipeError) else f"no result: {error.strerror}"
 
 
 def check_stdout() -> int | None:
@@ -51,9 +55,12 @@ def write_line(line: str) -> None:
     """Write a line to stderr."""
     stream = cast("TextIO | None", sys.stderr)
     if stream is not None:
-        with suppress(OSError):  # there is nowhere left to say so
+        try:
             stream.write(f"{line}\n")
             stream.flush()
+        except OSError:  # there is nowhere left to say so
+            with suppress(OSError):
+                _throw_away(stream)
 
 
 def problem_with(folder: str) -> str | None:

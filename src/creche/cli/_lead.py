@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 
 from creche._util import open_hidden_nursery
-from creche.agent import AgentSpec, DeltaStreamed, Reply
+from creche.agent import AgentSpec, Budget, DeltaStreamed, Reply
 from creche.errors import CrecheError
 from creche.host import open_host
 from creche.models import ModelOptions, TextDelta, ToolCallDelta
@@ -41,6 +41,8 @@ class Job:
     """With which models."""
     options: ModelOptions = attrs.field(kw_only=True)
     """How they are asked."""
+    requests: int = attrs.field(kw_only=True)
+    """How many requests they may make together."""
     log: Path = attrs.field(kw_only=True)
     """Folder for the log."""
 
@@ -77,7 +79,7 @@ async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
     plugins = [files(job.folder), delegation()]
     if job.choice.fallbacks:
         plugins.append(fallback(*job.choice.fallbacks))
-    spec = AgentSpec(LEAD, cwd=job.folder, options=job.options)
+    spec = AgentSpec(LEAD, cwd=job.folder, options=job.options, budget=Budget(requests=job.requests))
     async with open_host(model=job.choice.model, persona=PERSONA, plugins=plugins, store=JsonlStore(job.log)) as host:
         for provider in job.choice.providers:
             host.registrar.add(provider)

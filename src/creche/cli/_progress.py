@@ -24,6 +24,8 @@ from creche.session import (
 
 WIDTH = 96
 """Longest line, in characters."""
+WIDTH_OF_FAILURES = 400
+"""Longest line about why there was no answer."""
 
 
 class Progress:
@@ -56,6 +58,13 @@ class Progress:
         """What all agents cost so far."""
         return Usage() if self._lead is None else self._lead.usage
 
+    @property
+    def answer(self) -> str:
+        """What the lead said last, whole or cut off."""
+        records = () if self._lead is None else self._lead.session.records("assistant/message")
+        said = [record.data.message.text for record in records if isinstance(record.data, AssistantSaid)]
+        return said[-1] if said else ""
+
     def follow(self, host: Host, lead: Agent) -> None:
         """Follow every agent of a host from here on."""
         self._lead, self.location = lead, lead.journal.location
@@ -64,17 +73,18 @@ class Progress:
             host.registrar.on(LimiterWaited, lambda event: self.line(event.agent_path, "waits for the model's limit"))
             host.registrar.on(Fault, lambda event: self.line(event.owner, f"failed {event.what}: {event.error!r}"))
 
-    def line(self, path: str, text: str) -> None:
+    def line(self, path: str, text: str, *, width: int = WIDTH) -> None:
         """Tell one thing about an agent."""
         if self._write is not None:
             shown = "".join(char if char.isprintable() else " " for char in text)
             whole = f"{time.monotonic() - self._begun:6.2f}s  {path:<22} {shown}"
-            self._write(whole if len(whole) <= WIDTH else whole[: WIDTH - 3] + "...")
+            self._write(whole if len(whole) <= width else whole[: width - 3] + "...")
 
     def _record(self, event: RecordAppended) -> None:
         told = self._tell(event)
         if told is not None:
-            self.line(event.agent_path, told)
+            failed = isinstance(event.record.data, AttemptFailed)
+            self.line(event.agent_path, told, width=WIDTH_OF_FAILURES if failed else WIDTH)
 
     def _tell(self, event: RecordAppended) -> str | None:
         told = None
@@ -97,7 +107,7 @@ class Progress:
             case AttemptFailed(error, code=code) if code != "cancelled":
                 told = f"got no answer: {error}"
             case RetryPlanned(delay=delay):
-                told = f"asks again in {delay:.1f} s"
+                told = f"asks again in {delay:.1f} s" if delay else "asks again"
             case _:
                 pass  # the rest is for the log
         return told

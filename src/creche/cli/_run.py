@@ -1,9 +1,13 @@
 """``creche run``: a lead works on a task in a folder, with a real model."""
 
+import errno
 import json
 import os
 import re
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,15 +16,28 @@ import trio
 from cyclopts import Parameter
 
 from creche.agent import Reply
-from creche.errors import CrecheError
+from creche.errors import CrecheError, InternalError
 from creche.models import ModelOptions, Usage
 
 from ._choice import choose_models
 from ._console import Console
-from ._ending import FAILED, INTERRUPTED, USAGE, WrongUsage, check_stdout, complain, problem_with, tell, unread
+from ._ending import (
+    FAILED,
+    INTERRUPTED,
+    TERMINATED,
+    USAGE,
+    WrongUsage,
+    check_stdout,
+    complain,
+    problem_with,
+    tell,
+    unread,
+)
 from ._lead import LEAD, Job, work
 from ._progress import Progress
 from ._state import state_folder
+
+_LARGEST = 10**9
 
 EPILOGUE = """
 Examples:
@@ -32,7 +49,7 @@ Examples:
     git diff | creche run - --model anthropic:claude-sonnet-5-5 --fallback openai:gpt-5
 
 Exit codes: 0 done, also if an answer was cut off at the limit of tokens, which is said; 1 failed, or the model
-refused; 2 wrong usage; 130 interrupted.
+refused; 2 wrong usage; 130 interrupted; 143 terminated.
 """
 
 
@@ -47,6 +64,7 @@ def run(
     log: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     max_tokens: int | None = None,
+    max_requests: int = 200,
     effort: str | None = None,
 ) -> int:
     """Give a task to a lead, which reads a folder and delegates to subagents.
@@ -65,6 +83,7 @@ def run(
       as_json: Write one JSON object at the end and nothing before: answer, outcome, usage, log, and error if it
         failed.
       max_tokens: Longest answer of the model, in tokens.
+      max_requests: How many requests all agents may make together; then the run ends as failed.
       effort: How hard the model should think, in its provider's words, such as "low" or "high".
     """
     if (code := check_stdout()) is not None:
@@ -74,8 +93,9 @@ def run(
             _read_task(task),
             folder=_check_folder(folder),
             choice=choose_models(model, fallback or (), base_url),
-            options=ModelOptions(effort, max_tokens=_check_max_tokens(max_tokens)),
-            log=Path(log) if log is not None else state_folder(),
+            options=ModelOptions(effort, max_tokens=_check_number("--max-tokens", max_tokens)),
+            requests=_check_number("--max-requests", max_requests) or max_requests,
+            log=_check_log(log),
         )
     except WrongUsage as wrong:
         return complain(str(wrong), USAGE)
@@ -98,12 +118,28 @@ def _read_task(task: str) -> str:
 def _check_folder(folder: str) -> str:
     if problem := problem_with(folder):
         raise WrongUsage(f"cannot work in {folder!r}: {problem}")
-    return os.path.abspath(folder)
+    try:
+        return os.path.abspath(folder)
+    except OSError as error:  # the working directory is gone
+        raise WrongUsage(f"cannot work in {folder!r}: {error.strerror}") from None
 
 
-def _check_max_tokens(number: int | None) -> int | None:
-    if number is not None and number < 1:
-        raise WrongUsage(f"--max-tokens is at least 1, not {number}")
+def _check_log(log: str | None) -> Path:
+    """Return the folder for the log, which is there and can be written to."""
+    folder = Path(log) if log is not None else state_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except (OSError, ValueError) as error:
+        problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        raise WrongUsage(f"cannot keep a log in {str(folder)!r}: {problem}; give another folder with --log") from None
+    return folder
+
+
+def _check_number(option: str, number: int | None) -> int | None:
+    if number is not None and not 1 <= number <= _LARGEST:
+        raise WrongUsage(f"{option} is at least 1 and at most {_LARGEST:,}, not {number}")
     return number
 
 
@@ -111,18 +147,20 @@ def _run_job(job: Job, *, as_json: bool) -> int:
     console = None if as_json else Console()
     progress = Progress(None if console is None else console.line, speaker=LEAD)
     end = _End()
-    try:
-        end = _end_of(trio.run(work, job, progress, console))
-    except KeyboardInterrupt:
-        stopped = f"; stopped: {', '.join(sorted(progress.stopped))}" if progress.stopped else ""
-        end = _End("cancelled", error=f"interrupted{stopped}", code=INTERRUPTED)
-    except CrecheError as error:
-        end = _End("failed", error=str(error), code=FAILED)
-    finally:
-        if console is not None:
-            console.drain()
+    with _terminated_as_interrupted() as terminations:
+        try:
+            end = _end_of(trio.run(work, job, progress, console))
+        except KeyboardInterrupt:
+            stopped = f"; stopped: {', '.join(sorted(progress.stopped))}" if progress.stopped else ""
+            how, code = ("terminated", TERMINATED) if terminations else ("interrupted", INTERRUPTED)
+            end = _End("cancelled", answer=progress.answer, error=f"{how}{stopped}", code=code)
+        except (CrecheError, InternalError) as error:
+            end = _End("failed", answer=progress.answer, error=str(error), code=FAILED)
+        finally:
+            if console is not None:
+                console.drain()
     if console is not None and console.error is not None:
-        return unread(console.error)
+        return complain(f"{unread(console.error)}. {_account(progress)}", FAILED)
     if console is None:
         told = tell(json.dumps(end.told(progress)) + "\n")
         if told:
@@ -131,6 +169,22 @@ def _run_job(job: Job, *, as_json: bool) -> int:
     if note:
         return complain(f"{note.rstrip('.')}. {_account(progress)}", end.code)
     return complain(_account(progress), end.code) if console is not None else end.code
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[list[int]]:
+    """Let SIGTERM end a run as Ctrl-C does, for the length of the block; yield the signals that came."""
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        came.append(number)
+        signal.raise_signal(signal.SIGINT)  # trio knows how to raise that one where it does no harm
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @attrs.frozen

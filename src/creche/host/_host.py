@@ -19,7 +19,7 @@ import trio
 from creche._util import NoPublicConstructor, as_all, as_one, final, open_hidden_nursery
 from creche.agent import Agent, AgentSpec, Budget, expand_setup, forget_turns, make_durable
 from creche.errors import AgentClosedError, UnsupportedCapabilityError
-from creche.models import KeepsOpen, Model, ModelAlias
+from creche.models import KeepsOpen, Model, ModelAlias, check_model_given
 from creche.presets import (
     Composition,
     Preset,
@@ -262,7 +262,15 @@ class Host(metaclass=NoPublicConstructor):
             return
         self._open_models[id(model)] = model  # by identity: an adapter of a user's need not be hashable
         if isinstance(model, KeepsOpen):
-            self._nursery.start_soon(_hold, model, name=f"model provider {model.provider}")
+            self._nursery.start_soon(self._hold, model, name=f"model provider {model.provider}")
+
+    async def _hold(self, model: KeepsOpen) -> None:
+        forget_turns()
+        try:
+            async with model.opened():
+                await trio.sleep_forever()
+        except Exception as error:  # noqa: BLE001 - an adapter that breaks its contract; requests open for themselves
+            self.registry.report(Owner("host"), "keeping a model open", error)
 
     async def _set_up(self, spec: AgentSpec, scope: ScopeKey) -> Mounted | None:
         items = expand_setup(persona=spec.persona, tools=spec.tools, mode=spec.present_as, setup=spec.setup)
@@ -312,12 +320,6 @@ class Host(metaclass=NoPublicConstructor):
             await make_durable(agent)  # what nobody has read
 
 
-async def _hold(model: KeepsOpen) -> None:
-    forget_turns()
-    async with model.opened():
-        await trio.sleep_forever()
-
-
 @asynccontextmanager
 async def open_host(
     *,
@@ -363,6 +365,7 @@ async def open_host(
     """
     if prices is not None:
         raise UnsupportedCapabilityError("open_host(prices=...): costs are not counted by this version of creche")
+    check_model_given(model, "open_host(model=)")
     plugins = as_all(Plugin, plugins, "plugins=", "a function that makes one is called, as in delegation()")
     presets = as_all(Preset, presets, "presets=", "write Preset(name, ...)")
     async with open_mounts(Registry()) as mounts, open_hidden_nursery("the host") as nursery:

@@ -34,6 +34,7 @@ from ._model import (
     Model as Model,
     PreparedCall as PreparedCall,
     RetryPolicy as RetryPolicy,
+    check_model_given as check_model_given,
 )
 from ._request import (
     ModelOptions as ModelOptions,
@@ -86,6 +87,7 @@ __all__ = [
     "Usage",
     "UsageReported",
     "call",
+    "check_model_given",
     "expand_stream",
     "fail",
     "failure_of_status",

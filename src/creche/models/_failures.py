@@ -43,6 +43,7 @@ FAILURES: Mapping[str, Failure] = _table(
     Failure("server", retryable=True, fault="provider", cure="wait, or use a fallback model"),
     Failure("timeout", retryable=True, fault="network", cure="the provider did not answer in time"),
     Failure("transport", retryable=True, fault="network", cure="check the network and the base URL"),
+    Failure("no-endpoint", retryable=False, fault="caller", cure="check the base URL; it usually ends in /v1"),
     Failure("stream-cut", retryable=True, fault="network", cure="the connection broke in the middle of an answer"),
     Failure("malformed", retryable=True, fault="provider", cure="the provider sent what its protocol does not allow"),
     Failure("empty-response", retryable=True, fault="model", cure="the model said nothing"),

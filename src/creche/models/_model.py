@@ -9,11 +9,13 @@ from typing import Literal, Protocol, runtime_checkable
 import attrs
 import trio
 
-from creche._util import is_a, is_bool, is_count, is_finite, is_none_or, is_one_of, is_tuple_of, is_whole
-from creche.errors import ModelError
+from creche._util import is_a, is_bool, is_count, is_duration, is_none_or, is_one_of, is_tuple_of, is_whole
+from creche.errors import ConfigError, ModelError
 
 from ._chunks import Chunk
 from ._request import ModelRequest, Settings
+
+_A_YEAR = 365 * 24 * 3600.0
 
 
 @attrs.frozen
@@ -22,13 +24,13 @@ class RetryPolicy:
 
     retries: int = attrs.field(default=5, validator=is_count)
     """Attempts after the first."""
-    first_delay: float = attrs.field(default=0.5, validator=is_finite, kw_only=True)
+    first_delay: float = attrs.field(default=0.5, validator=is_duration, kw_only=True)
     """Seconds before the second attempt; doubled for each further one."""
-    longest_delay: float = attrs.field(default=10.0, validator=is_finite, kw_only=True)
+    longest_delay: float = attrs.field(default=10.0, validator=is_duration, kw_only=True)
     """Seconds; what the provider asks for is waited for even if it is longer, up to `longest_asked`."""
-    longest_asked: float = attrs.field(default=120.0, validator=is_finite, kw_only=True)
+    longest_asked: float = attrs.field(default=120.0, validator=is_duration, kw_only=True)
     """Seconds; a provider that asks for a longer wait is not waited for: the error comes out, and says what it asked."""
-    jitter: float = attrs.field(default=0.1, validator=is_finite, kw_only=True)
+    jitter: float = attrs.field(default=0.1, validator=is_duration, kw_only=True)
     """Up to this share of the delay is added at random."""
 
     def delay(self, error: ModelError, attempt: int) -> float | None:
@@ -40,7 +42,7 @@ class RetryPolicy:
             return max(asked, 0.0) if asked <= self.longest_asked else None
         # No float is longer than 2 ** 1023.
         delay = min(self.first_delay * 2.0 ** min(attempt - 1, 1000), self.longest_delay)
-        return delay * (1 + self.jitter * random.random())
+        return min(delay * (1 + self.jitter * random.random()), _A_YEAR)
 
 
 @attrs.frozen
@@ -137,3 +139,13 @@ class KeepsOpen(Protocol):
         itself.
         """
         ...
+
+
+def check_model_given(given: object, where: str) -> None:
+    """Refuse what is neither an adapter nor a text.
+
+    Raises:
+      ConfigError: It is neither; the sentence says what to give.
+    """
+    if given is not None and not isinstance(given, str) and not hasattr(given, "stream"):
+        raise ConfigError([(where, f"an adapter or 'provider:model', not {given!r:.200}")])

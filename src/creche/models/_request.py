@@ -24,6 +24,7 @@ from creche._util import (
     is_a,
     is_count,
     is_none_or,
+    is_positive,
     is_tuple_of,
     is_whole,
 )
@@ -46,6 +47,16 @@ def _as_int(number: int | None) -> int | None:
     return None if number is None else int(operator.index(number))
 
 
+def _at_least_zero(_owner: object, _field: "attrs.Attribute[float | None]", number: float | None) -> None:
+    if number is not None and number < 0:
+        raise ValueError(f"a temperature is zero or more, not {number!r}")
+
+
+def _share(_owner: object, _field: "attrs.Attribute[float | None]", number: float | None) -> None:
+    if number is not None and not 0 < number <= 1:
+        raise ValueError(f"top_p is a share above zero and at most one, not {number!r}")
+
+
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
         raise TypeError(f"give a list of texts, not the one text {texts!r}")
@@ -66,18 +77,21 @@ class ModelOptions:
 
     effort: str | None = attrs.field(default=None, converter=clean_optional)
     """How hard a reasoning model should think, in the provider's words."""
-    max_tokens: int | None = attrs.field(default=None, converter=_as_int, validator=is_none_or(is_whole), kw_only=True)
-    """Longest answer, in tokens."""
-    temperature: float | None = attrs.field(default=None, converter=_as_float, kw_only=True)
-    """Sampling temperature."""
-    top_p: float | None = attrs.field(default=None, converter=_as_float, kw_only=True)
-    """Nucleus sampling."""
+    max_tokens: int | None = attrs.field(
+        default=None, converter=_as_int, validator=is_none_or(is_positive), kw_only=True
+    )
+    """Longest answer, in tokens, reasoning included."""
+    temperature: float | None = attrs.field(default=None, converter=_as_float, validator=_at_least_zero, kw_only=True)
+    """Sampling temperature: 0 for the likeliest words; providers end at 1 or 2."""
+    top_p: float | None = attrs.field(default=None, converter=_as_float, validator=_share, kw_only=True)
+    """Nucleus sampling: the share of the probability that is sampled from, up to 1."""
     seed: int | None = attrs.field(default=None, converter=_as_int, validator=is_none_or(is_whole), kw_only=True)
     """Seed for sampling, where the provider has one."""
     stop: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
     """Texts that end the answer."""
     tool_choice: str | None = attrs.field(default=None, converter=clean_optional, kw_only=True)
-    """``"auto"``, ``"none"``, ``"required"``, or the name of the one tool to call."""
+    """``"auto"``: the model decides; ``"none"``: no call; ``"required"``: some call, at every step, so the turn has no
+    end by itself; or the name of the one tool to call, likewise."""
     output_schema: str | None = attrs.field(default=None, converter=_output_schema, kw_only=True, repr=False)
     """The JSON Schema of an object that the answer has to follow, given as a mapping or as JSON text; kept as canonical
     JSON text."""

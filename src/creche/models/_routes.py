@@ -14,7 +14,7 @@ from creche._util import is_text
 from creche.errors import ConfigError, NotRegisteredError
 from creche.scope import Registry, ScopeKey
 
-from ._model import Model
+from ._model import Model, check_model_given
 
 
 @attrs.frozen(eq=False)
@@ -49,6 +49,7 @@ class ModelAlias:
     def __attrs_post_init__(self) -> None:
         if not self.name or ":" in self.name:
             raise ConfigError([("aliases", f"{self.name!r} cannot be an alias: it is a text without a colon")])
+        check_model_given(self.model, f"alias {self.name!r}")
 
 
 class StandardProviders:

@@ -81,7 +81,7 @@ class _Course:
         if self.instead is not None:
             self.given_up.add(self.instead)  # an adapter may have another name for what it was asked
         self.instead = next((place for place in self.places if place not in self.given_up), self.instead)
-        return self.instead not in self.given_up
+        return self.instead is not None and self.instead not in self.given_up
 
 
 class _Standby:

@@ -1,9 +1,11 @@
 """What every adapter has to do, as a check for those who write one."""
 
+import inspect
 from collections.abc import Sequence
 
 import trio
 
+from creche.errors import CrecheError
 from creche.messages import AssistantMessage, SystemMessage, TextPart, UserMessage
 from creche.models import (
     Assembler,
@@ -34,17 +36,26 @@ async def check_model(model: Model, /, *, streams: int = 2, max_tokens: int = 32
       max_tokens: Longest answer, for a model that costs something.
 
     Raises:
-      AssertionError: It does not; the message says what was expected.
-      trio.TooSlowError: Several answers at once took more than a minute.
+      AssertionError: It does not, or several answers at once took more than a minute; the message says what was
+        expected.
+      ModelError: The model failed, which says nothing about the adapter.
     """
+    for name in ("provider", "model", "limiter", "prepare", "stream"):
+        assert hasattr(model, name), f"a model has {name}; see creche.models.Model"
     assert model.provider, "a model has the name of its provider"
     assert model.model, "a model has a name"
-    if isinstance(model, KeepsOpen):
-        async with model.opened(), model.opened():
+    assert inspect.iscoroutinefunction(model.prepare), "prepare() is async"
+    try:
+        if isinstance(model, KeepsOpen):
+            async with model.opened(), model.opened():
+                await _check_open(model, streams, max_tokens)
+            await _check_answer(model, await _prepared(model, max_tokens), _HISTORY)  # nobody keeps it open now
+        else:
             await _check_open(model, streams, max_tokens)
-        await _check_answer(model, await _prepared(model, max_tokens), _HISTORY)  # nobody keeps it open now
-    else:
-        await _check_open(model, streams, max_tokens)
+    except (AssertionError, CrecheError):
+        raise
+    except Exception as error:
+        raise AssertionError(f"what goes wrong in a model is a ModelError, not {error!r}") from error
 
 
 async def _check_open(model: Model, streams: int, max_tokens: int) -> None:

@@ -143,7 +143,7 @@ class MockProvider(metaclass=NoPublicConstructor):
         return as_mock_items(answer, "what the script's function returned")
 
     def _failed(self) -> Status:
-        return status(500, f"the script failed: {self._errors[0]!r}", kind="script_failed", headers=_NO_RETRY)
+        return status(400, f"the script failed: {self._errors[0]!r}", kind="script_failed", headers=_NO_RETRY)
 
     def _raise_error(self) -> None:
         if self._errors:

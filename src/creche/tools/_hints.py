@@ -1,5 +1,6 @@
 """The hints a tool may use: how they are told apart, and what is inside of them."""
 
+import dataclasses
 import enum
 import types
 import typing
@@ -83,13 +84,18 @@ def is_typed_dict(hint: Any) -> TypeGuard[type]:
     return isinstance(hint, type) and hasattr(hint, "__required_keys__")
 
 
+def is_dataclass(hint: object) -> TypeGuard[type]:
+    """Whether a hint is a dataclass of the standard library."""
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
 def is_class(hint: object) -> TypeGuard[type]:
-    """Whether a hint is a class with fields: attrs or TypedDict."""
-    return isinstance(hint, type) and (attrs.has(hint) or is_typed_dict(hint))
+    """Whether a hint is a class with fields: attrs, a dataclass or a TypedDict."""
+    return isinstance(hint, type) and (attrs.has(hint) or is_dataclass(hint) or is_typed_dict(hint))
 
 
 def read_fields(cls: type) -> tuple[list[Parameter], dict[str, str]]:
-    """Return what an attrs class or a TypedDict is made of, and the texts that describe it.
+    """Return what a class with fields is made of, and the texts that describe it.
 
     String annotations of an attrs class are evaluated in place, as attrs and cattrs do it.
     """
@@ -100,6 +106,18 @@ def read_fields(cls: type) -> tuple[list[Parameter], dict[str, str]]:
         hints = typing.get_type_hints(cls, include_extras=True).items()
         given = [(key, hint, marks.get(get_origin(hint), key in known)) for key, hint in hints]
         return [Parameter(key, hint=hint, required=must, default=attrs.NOTHING) for key, hint, must in given], {}
+    if is_dataclass(cls):
+        hints_of = typing.get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
+        members = [field for field in dataclasses.fields(cls) if field.init]
+        return [
+            Parameter(
+                field.name,
+                hint=hints_of[field.name],
+                required=field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+                default=attrs.NOTHING if field.default is dataclasses.MISSING else field.default,
+            )
+            for field in members
+        ], {field.name: field.metadata.get("description", "") for field in members}
     attrs.resolve_types(cls, localns={cls.__name__: cls})
     fields = [(field, field.alias or field.name) for field in attrs.fields(cls) if field.init]
     return [

@@ -17,7 +17,7 @@ class OutputShape:
     """What an answer has to look like.
 
     Args:
-      cls: An attrs class or a TypedDict.
+      cls: An attrs class, a dataclass or a TypedDict.
 
     Raises:
       TypeError: It is no such class, or one of its fields has no JSON form.
@@ -50,7 +50,7 @@ def output_shape(cls: type[object]) -> OutputShape:
     """Return the shape of a class, made once.
 
     Raises:
-      TypeError: It is no attrs class or TypedDict, or one of its fields has no JSON form.
+      TypeError: It is no attrs class, dataclass or TypedDict, or one of its fields has no JSON form.
     """
     # mypy holds that a class might have no hash, if the metaclass said so.
     return _kept_shape(cast("Hashable", cls))

@@ -2,10 +2,11 @@
 
 Text goes as it is, None is ``"done"``, anything else is canonical JSON: keys in their own order, no
 spaces, every character as itself. Equal values give equal bytes in every process, so sets are sorted.
-An attrs object is written field by field, by its own class. cattrs would go by the annotation of the
+An attrs object or a dataclass is written field by field, by its own class. cattrs would go by the annotation of the
 field the object sits in, and drop what a subclass adds.
 """
 
+import dataclasses
 import enum
 import json
 from collections.abc import Mapping, Set as AbstractSet
@@ -72,8 +73,8 @@ def _reason(error: ValueError) -> str:
 def _plain(value: object) -> object:
     """Return what JSON has in the place of a value it does not have; the encoder asks level by level."""
     kind = type(value)
-    if attrs.has(kind):
-        return {field.alias: getattr(value, field.name) for field in attrs.fields(kind) if field.init}
+    if (fields := _fields_of(kind)) is not None:
+        return {key: getattr(value, name) for name, key in fields}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (date, time)):
@@ -86,8 +87,17 @@ def _plain(value: object) -> object:
         return _in_order(list(cast("AbstractSet[object]", value)))
     raise _NoJsonFormError(
         f"the result holds a value of type {kind.__name__}, which has no JSON form; "
-        "return text, numbers, lists, dicts or attrs objects"
+        "return text, numbers, lists, dicts, dataclasses or attrs objects"
     )
+
+
+def _fields_of(kind: type) -> list[tuple[str, str]] | None:
+    """Return the fields of a class that are given when a value is made, and their keys; ``None`` if it has no fields."""
+    if attrs.has(kind):
+        return [(field.name, field.alias or field.name) for field in attrs.fields(kind) if field.init]
+    if dataclasses.is_dataclass(kind):
+        return [(field.name, field.name) for field in dataclasses.fields(kind) if field.init]
+    return None
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode

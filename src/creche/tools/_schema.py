@@ -141,13 +141,13 @@ def _read_docstring(owner: str, text: str) -> tuple[str, dict[str, str]]:
 
 
 def describe_class(cls: type) -> dict[str, object]:
-    """Return the JSON Schema of an attrs class or a TypedDict.
+    """Return the JSON Schema of an attrs class, a dataclass or a TypedDict.
 
     Raises:
       TypeError: It is no such class, or one of its fields has no JSON form.
     """
     if not is_class(cls):
-        raise TypeError(f"{cls!r} is not a class with fields; give an attrs class or a TypedDict")
+        raise TypeError(f"{cls!r} is not a class with fields; give an attrs class, a dataclass or a TypedDict")
     return _two_walks(lambda builder: builder.fields_schema(cls))
 
 
@@ -276,5 +276,5 @@ def _no_json_form(hint: object) -> _UnsupportedError:
         return _UnsupportedError("it has no annotation; write its type, or object if anything goes")
     return _UnsupportedError(
         f"{inspect.formatannotation(hint)} has no JSON form; use str, int, float, bool, list, dict with text keys, "
-        "Literal, an enum, a TypedDict or an attrs class"
+        "Literal, an enum, a TypedDict, a dataclass or an attrs class"
     )

@@ -22,6 +22,7 @@ from ._hints import (
     choices,
     is_choice,
     is_class,
+    is_dataclass,
     is_typed_dict,
     read_fields,
     unwrap,
@@ -54,7 +55,7 @@ def strict_converter() -> "Converter":
     factories: list[tuple[Callable[[Any], bool], Callable[[Any, Converter], Hook]]] = [
         (lambda hint: hint is object, lambda hint, converter: converter.get_structure_hook(Any)),
         (is_class, _class_hook),
-        (is_typed_dict, _typed_dict_hook),
+        (lambda hint: is_typed_dict(hint) or is_dataclass(hint), _keyed_hook),
         (lambda hint: (get_origin(hint) or hint) in COLLECTIONS, _collection_hook),
         (lambda hint: (get_origin(hint) or hint) in MAPPINGS, _mapping_hook),
         (lambda hint: get_origin(hint) in UNIONS, _union_hook),
@@ -187,17 +188,19 @@ def _refuse(sentence: str, _: object) -> NoReturn:
     raise RefusedError(sentence)
 
 
-def _typed_dict_hook(cls: type, converter: "Converter") -> Hook:
+def _keyed_hook(cls: type, converter: "Converter") -> Hook:
     # Not by cattrs, which takes a NotRequired for required where annotations are strings.
     fields = {field.name: attrs.evolve(field, hint=unwrap(field.hint)[0]) for field in read_fields(cls)[0]}
     hooks: dict[str, Hook] = {}
+    what = "field" if is_dataclass(cls) else "key"
 
     def structure(value: object, _: object) -> object:
         if not is_object(value):
             raise MismatchError("an object", value)
         if not hooks:  # made late, because the class may contain itself
             hooks.update(field_hooks(fields, converter))
-        return structured_fields(fields, hooks, value, f"a key of {cls.__name__}")
+        values = structured_fields(fields, hooks, value, f"a {what} of {cls.__name__}")
+        return cls(**values) if is_dataclass(cls) else values
 
     return structure
 

@@ -1,7 +1,9 @@
 """What holds for every adapter that asks over HTTP: a request, its answer, and each way in which it can fail."""
 
+import functools
 import gc
 import logging
+import math
 import socket
 import warnings
 
@@ -10,9 +12,9 @@ import pytest
 import trio
 
 from creche import AgentSpec, call, open_host, say, tool
-from creche.errors import ContextOverflowError, ModelError
+from creche.errors import ConfigError, ContextOverflowError, ModelError
 from creche.messages import AssistantMessage, ImagePart, ReasoningPart, TextPart, ToolCall, ToolMessage, UserMessage
-from creche.models import Usage
+from creche.models import Usage, adapters
 from creche.session import AttemptFailed, RetryPlanned
 from creche.testing import (
     cut,
@@ -76,7 +78,7 @@ FAILURES = {
     "server error": (status(500, "oops"), "server"),
     "bad gateway": (page("<h1>502</h1>", code=502), "server"),
     "overloaded": (status(529, "Overloaded"), "overloaded"),
-    "a page": (page("<h1>Welcome</h1>"), "malformed"),
+    "a page": (page("<h1>Welcome</h1>"), "no-endpoint"),
     "cut at once": (cut(), "transport"),
     "cut in the middle": ([say("half"), cut()], "stream-cut"),
     "no end": ([say("half"), unended()], "stream-cut"),
@@ -85,7 +87,7 @@ FAILURES = {
     "bad bytes": ([garbage(b"data: \xff\xfe\n\n")], "malformed"),
     "odd shape": ([garbage('data: {"choices": [5], "type": "content_block_delta", "delta": 5}\n\n')], "malformed"),
 }
-NOT_RETRIED = {"credential", "unknown-model", "invalid-request", "context-overflow", "quota"}
+NOT_RETRIED = {"no-endpoint", "credential", "unknown-model", "invalid-request", "context-overflow", "quota"}
 
 
 @pytest.mark.parametrize(("answer", "code"), FAILURES.values(), ids=FAILURES)
@@ -142,6 +144,134 @@ async def test_a_wait_comes_in_more_than_one_form(headers, least, most, open_moc
         with pytest.raises(ModelError) as caught:
             await ask(model)
     assert caught.value.retry_after == least == most
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream"
+ODD = {
+    "an error whose body is cut": (b"HTTP/1.1 500 Oops\r\ncontent-length: 99\r\n\r\nhalf", "server"),
+    "an error whose body never ends": (
+        b"HTTP/1.1 503 Busy\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbusy\r\n",
+        "overloaded",
+    ),
+    "an error with an absurd date": (
+        b"HTTP/1.1 429 Slow\r\nretry-after: Fri, 31 Dec 99999 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n",
+        "rate-limit",
+    ),
+    "an error that is packed": (
+        b"HTTP/1.1 429 Slow\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n\xff\xff",
+        "rate-limit",
+    ),
+    "a packed answer": (HEAD + b"\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n\xff\xff", "malformed"),
+    "a place that has moved": (
+        b"HTTP/1.1 307 Moved\r\nlocation: http://127.0.0.1:9/else\r\ncontent-length: 0\r\n\r\n",
+        "no-endpoint",
+    ),
+    "nothing of HTTP": (b"hello\r\n\r\n", "transport"),
+    "another character set": (HEAD + b"; charset=idna\r\nconnection: close\r\n\r\ndata: \xff\n\n", "malformed"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_odd_servers_are_one_error(name, make_adapter, ask, monkeypatch):
+    answer, code = ODD[name]
+    monkeypatch.setattr("creche.models.adapters._http._ERROR_SECONDS", 0.05)
+    served = []
+
+    async def serve(stream):
+        served.append(await stream.receive_some(65536))
+        await stream.send_all(answer)
+        if "never ends" not in name:
+            await stream.send_eof()
+        async for _ in stream:
+            pass
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(functools.partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        model = make_adapter(f"http://127.0.0.1:{listener.socket.getsockname()[1]}", silence=5)
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+        nursery.cancel_scope.cancel()
+    assert caught.value.code == code, str(caught.value)
+    assert len(served) == 1
+
+
+async def test_a_mark_at_the_beginning_of_the_stream_says_nothing(open_mock, ask, wire):
+    ending = {"openai": "data: [DONE]\n\n", "anthropic": ""}[wire]
+    async with open_mock([garbage(b"\xef\xbb\xbf"), say("Hello."), garbage(ending)]) as (_, model):
+        assert (await ask(model)).message().text == "Hello."
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " ", "\t"])
+async def test_blanks_around_a_key_are_no_part_of_it(end, open_mock, ask):
+    async with open_mock([say("ok")], api_key=f"{KEY}{end}") as (mock, model):
+        await ask(model)
+    assert mock.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("key", ["sk-\u200b123456789", "sk-123\n456789", "sk-\x00123456789", "sk-\ud800123456789"])
+async def test_a_key_that_no_header_can_carry_is_refused_and_not_told(key, open_mock, ask):
+    async with open_mock([say("ok")], api_key=key) as (mock, model):
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+    assert caught.value.code == "credential"
+    assert str(caught.value).endswith("api_key= has characters that no key has (check the API key in the environment)")
+    assert "123" not in str(caught.value)
+    assert mock.requests == []
+
+
+async def test_what_the_sdk_knows_is_not_behind_the_error(open_mock, ask):
+    async with open_mock(status(401, f"Incorrect API key: {KEY}"), [say("half"), cut()]) as (_, model):
+        for _ in range(2):
+            with pytest.raises(ModelError) as caught:
+                await ask(model)
+            assert caught.value.__cause__ is None
+            assert caught.value.__context__ is None
+
+
+async def test_a_key_that_changes_is_used_from_the_next_request_on(open_lead, wire, monkeypatch):
+    name = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[wire]
+    monkeypatch.setenv(name, "sk-old-0123456789")
+    async with open_lead(
+        [say("a")], status(401, "Wrong key sk-old-0123456789, or sk-new-0123456789"), api_key=None
+    ) as (mock, lead):
+        await lead.ask("hi")
+        monkeypatch.setenv(name, "sk-new-0123456789")
+        with pytest.raises(ModelError) as caught:
+            await lead.ask("hi")
+    assert [request.headers["authorization"] for request in mock.requests] == [
+        "Bearer sk-old-0123456789",
+        "Bearer sk-new-0123456789",
+    ]
+    assert "Wrong key ***, or ***" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"limit": 0}, "limit: an adapter needs room for at least one request at once, not 0"),
+        ({"silence": -1}, "silence: a number of seconds above zero, not -1"),
+        ({"silence": math.nan}, "silence: a number of seconds above zero, not nan"),
+        ({"provider": "a:b"}, "provider: 'a:b' cannot be the name of a provider: a text without a colon"),
+        ({"cards": {"m": 1000}}, "cards['m']: a ModelCard, not 1000"),
+    ],
+)
+def test_what_could_not_work_is_refused_when_the_adapter_is_made(options, sentence, make_adapter):
+    with pytest.raises(ConfigError) as caught:
+        make_adapter("http://127.0.0.1:9", **options)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("url", ["localhost:8080", "ftp://x", "http://", "http://[::1", "http://x:port", "x y"])
+def test_an_address_is_checked_when_the_adapter_is_made(url, make_adapter):
+    with pytest.raises(ConfigError, match=r"^base_url: "):
+        make_adapter(url)
+
+
+async def test_an_address_in_the_environment_is_checked_too(make_adapter, wire, ask, monkeypatch):
+    monkeypatch.setenv({"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}[wire], "nowhere")
+    kind = {"openai": adapters.OpenAIModel, "anthropic": adapters.AnthropicModel}[wire]
+    with pytest.raises(ConfigError, match=r"is 'nowhere', which is no address"):
+        await ask(kind("m", api_key=KEY))
 
 
 async def test_a_missing_key_is_told_before_anything_is_sent(make_adapter, wire, monkeypatch):
@@ -254,8 +384,8 @@ async def test_connections_end_with_the_host(open_mock):
     async with open_mock([say("a")]) as (_, model):
         async with open_host(model=model) as host, host.open_agent(AgentSpec("lead")) as lead:
             await lead.ask("hi")
-            assert model._connection._client is not None
-        assert model._connection._client is None
+            assert len(model._connection._clients) == 1
+        assert model._connection._clients == {}
 
 
 def test_an_adapter_serves_one_run_after_the_other(make_adapter):

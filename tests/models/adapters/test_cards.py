@@ -17,9 +17,10 @@ def test_an_earlier_table_comes_first_whatever_the_length():
     assert find_card("gpt-5", {"*": ModelCard(7)}, {"gpt-5": ModelCard(3)}).context_window == 7
 
 
-def test_of_an_unknown_model_nothing_is_known():
+def test_an_unknown_model_is_trusted_with_images_and_schemas():
     assert find_card("my-model", OPENAI_CARDS) is UNKNOWN
-    assert ModelCard(capabilities=Capabilities(structured_output=True)) == UNKNOWN
+    assert ModelCard() == UNKNOWN
+    assert UNKNOWN.capabilities == Capabilities(images=True, structured_output=True)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_a_request_that_is_too_long_is_a_context_overflow():
     with pytest.raises(ContextOverflowError) as caught:
         chunks_of(refused(400, "request (9 tokens) exceeds the available context size (4 tokens)"))
     assert str(caught.value) == (
-        "local: request (9 tokens) exceeds the available context size (4 tokens) (shorten or compact the history)"
+        "local: request (9 tokens) exceeds the available context size (4 tokens); LocalModel(context=...) makes it larger (shorten or compact the history)"
     )
     assert (caught.value.code, caught.value.provider) == ("context-overflow", "local")
 

@@ -183,7 +183,7 @@ def test_a_model_is_told_the_form_of_each_call():
         '{"tool": "add", "arguments": {"a": integer, "b": integer}} - The tool add.\n'
         '{"tool": "weather", "arguments": {"city": string}} - The tool weather.\n'
         "  city: The city's name\n"
-        'Otherwise write {"reply": "your answer"}.'
+        'Otherwise write an object with the key "reply" and your own words.'
     )
     assert "reply" not in describe_tools([ADD], may_reply=False)
 

@@ -129,7 +129,7 @@ def test_images_go_with_the_text_to_those_who_see_them():
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
     ]
     assert sent(message, dialect=OTHER)[0]["content"] == (
-        "look[image/png, 3 bytes; this model is not known to see images]"
+        "look\n[image/png, 3 bytes; this model is not known to see images]"
     )
 
 

@@ -50,6 +50,7 @@ def test_arguments_are_always_a_json_object(arguments):
         ("[1]", '{"not_an_object":"[1]"}'),
         ('{"a": ', '{"not_an_object":"{\\"a\\": "}'),
         ('```json\n{"a":1}\n```', '{"a":1}'),
+        ('{"a":1e999,"b":"\\ud83d\\ude00"}', '{"not_an_object":"{\\"a\\":1e999,\\"b\\":\\"\\\\ud83d\\\\ude00\\"}"}'),
         ('{"a": NaN}', '{"not_an_object":"{\\"a\\": NaN}"}'),
         ('{"a": "\\ud800"}', '{"a":"\ufffd"}'),
         ('{"a": "\\ud83d\\ude00"}', '{"a":"😀"}'),

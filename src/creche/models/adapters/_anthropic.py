@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -15,10 +15,13 @@ from .._request import ModelRequest, Settings
 from ._anthropic_schema import NoPlaceError
 from ._anthropic_stream import MessagesReader
 from ._anthropic_wire import Dialect, encode_body
-from ._cards import ANTHROPIC_CARDS, ModelCard, find_card
+from ._cards import ANTHROPIC_CARDS, ModelCard, check_cards, find_card
 from ._endpoint import Endpoint, limiter_of
 from ._histories import Histories
 from ._http import Connection, HttpAnswer
+
+if TYPE_CHECKING:
+    import httpx2
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 DEFAULT_MAX_TOKENS = 8_192
@@ -82,7 +85,7 @@ class AnthropicModel:
         """What is asked when a route names no model."""
         self.limiter: trio.CapacityLimiter | None = limiter_of(limit)
         """How many requests may be under way at once."""
-        self._cards = (cards or {}, ANTHROPIC_CARDS)
+        self._cards = (check_cards(cards), ANTHROPIC_CARDS)
         self._retry = retry or RetryPolicy()
         self._histories = Histories()
         self._connection = Connection(self._endpoint, self._make_client)
@@ -132,12 +135,12 @@ class AnthropicModel:
         reader = MessagesReader(self._connection.error, provider=self.provider)
         return HttpAnswer(self._connection, path="/v1/messages", body=body, reader=reader)
 
-    def _make_client(self, sdk: Any, key: str) -> Any:
+    def _make_client(self, sdk: Any, key: str, http: "httpx2.AsyncClient") -> Any:
         return sdk.AsyncAnthropic(
             api_key=key,
             base_url=self._endpoint.url,
             max_retries=0,
-            timeout=self._endpoint.timeout(),
+            http_client=http,
             # Said again, for what $ANTHROPIC_CUSTOM_HEADERS has comes before the key and after these.
             default_headers={"Authorization": f"Bearer {key}", "X-Api-Key": sdk.omit},
         )

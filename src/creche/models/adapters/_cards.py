@@ -12,10 +12,14 @@ from typing import Literal
 import attrs
 
 from creche._util import is_a, is_none_or, is_one_of, is_whole
+from creche.errors import ConfigError
 
 from .._model import Capabilities
 
 Thinking = Literal["adaptive", "budget"]
+
+
+_TRUSTED = Capabilities(images=True, structured_output=True)
 
 
 @attrs.frozen
@@ -26,15 +30,15 @@ class ModelCard:
     """Tokens that fit, question and answer together."""
     max_tokens: int | None = attrs.field(default=None, validator=is_none_or(is_whole), kw_only=True)
     """Longest answer, in tokens."""
-    capabilities: Capabilities = attrs.field(factory=Capabilities, validator=is_a(Capabilities), kw_only=True)
-    """What it can do."""
+    capabilities: Capabilities = attrs.field(default=_TRUSTED, validator=is_a(Capabilities), kw_only=True)
+    """What it can do; if absent, it is trusted with images and schemas, as a model without a card is."""
     thinking: Thinking | None = attrs.field(
         default=None, validator=is_none_or(is_one_of("adaptive", "budget")), kw_only=True
     )
     """How an Anthropic model is asked to think: as it sees fit, or with a budget of tokens."""
 
 
-_FULL = Capabilities(images=True, structured_output=True)
+_FULL = _TRUSTED
 _UPDATED = Capabilities(images=True, structured_output=True, system_prompt_update="in-history")
 _CLAUDE = ModelCard(1_000_000, max_tokens=128_000, capabilities=_UPDATED, thinking="adaptive")
 _CLAUDE_4_6 = ModelCard(1_000_000, max_tokens=128_000, capabilities=_FULL, thinking="adaptive")
@@ -56,8 +60,8 @@ ANTHROPIC_CARDS: Mapping[str, ModelCard] = MappingProxyType(
 OPENAI_CARDS: Mapping[str, ModelCard] = MappingProxyType(
     {
         "gpt-*": ModelCard(capabilities=_UPDATED),
-        "gpt-3.5*": ModelCard(16_385, max_tokens=4_096),
-        "gpt-4*": ModelCard(8_192, max_tokens=8_192),
+        "gpt-3.5*": ModelCard(16_385, max_tokens=4_096, capabilities=Capabilities()),
+        "gpt-4*": ModelCard(8_192, max_tokens=8_192, capabilities=Capabilities()),
         "gpt-4-turbo*": ModelCard(128_000, max_tokens=4_096, capabilities=Capabilities(images=True)),
         "gpt-4.1*": ModelCard(1_047_576, max_tokens=32_768, capabilities=_UPDATED),
         "gpt-4o*": ModelCard(128_000, max_tokens=16_384, capabilities=_UPDATED),
@@ -79,8 +83,28 @@ DEEPSEEK_CARDS: Mapping[str, ModelCard] = MappingProxyType(
 )
 """Models of DeepSeek."""
 
-UNKNOWN = ModelCard(capabilities=Capabilities(structured_output=True))
-"""The card of a model that is not in the table: it gets notes in place of images, and is trusted with schemas."""
+UNKNOWN = ModelCard()
+"""The card of a model that is not in the table."""
+
+
+def check_cards(cards: Mapping[str, ModelCard] | None) -> Mapping[str, ModelCard]:
+    """Return cards that somebody gave.
+
+    Raises:
+      ConfigError: One of them is none; all problems at once.
+    """
+    if cards is None:
+        return {}
+    problems = [
+        (f"cards[{name!r}]", f"a ModelCard, not {card!r}") for name, card in cards.items() if not _is_card(card)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return cards
+
+
+def _is_card(value: object) -> bool:
+    return isinstance(value, ModelCard)
 
 
 def find_card(name: str, *tables: Mapping[str, ModelCard]) -> ModelCard:

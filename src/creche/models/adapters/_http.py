@@ -11,20 +11,21 @@ request with its headers.
 """
 
 import email.utils
+import json
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import trio
 
-from creche.errors import ModelError
+from creche.errors import CrecheError, ModelError
 
 from .._chunks import Chunk, Finished
 from .._failures import failure_of_status, provider_error
-from ._endpoint import Endpoint
+from ._endpoint import NO_KEY, Endpoint
 from ._extras import import_extra
 from ._reading import SHAPE_ERRORS, MakeError, describe_error
 
@@ -35,7 +36,12 @@ PATIENCE = 0.1
 """Seconds in which the body of an answer ends after its last event, or else the connection is closed."""
 _LONGEST_EVENT = 64 * 1024 * 1024
 _SHOWN = 300
-_SHORTEST_KEY = 8  # what stands for a key where none is needed may be a common word
+_LOOKED_AT = 4096  # characters of what a provider says, for its meaning and for a key in it
+_ERROR_BYTES = 65_536
+_ERROR_SECONDS = 5.0
+_FIRST_REDIRECT, _FIRST_ERROR = 300, 400
+_KEPT_ALIVE = 100
+_EVENTS_IN_A_ROW = 256  # of one piece of the body, before other tasks have their turn
 
 
 class Reader(Protocol):
@@ -63,15 +69,15 @@ class Connection:
 
     Args:
       endpoint: Where it asks, with what key.
-      make: Makes the client, given the SDK and the key.
+      make: Makes the client, given the SDK, the key and the HTTP client that it is to use.
     """
 
-    def __init__(self, endpoint: Endpoint, make: Callable[[Any, str], Any]) -> None:
+    def __init__(self, endpoint: Endpoint, make: "Callable[[Any, str, httpx2.AsyncClient], Any]") -> None:
         self._endpoint = endpoint
         self._make = make
         self._sdk: Any = None
-        self._client: Any = None
-        self._key = ""
+        self._clients: dict[str, Any] = {}
+        """By key: one that is changed in the environment is used from the next request on."""
         self._users = 0
 
     @asynccontextmanager
@@ -82,13 +88,14 @@ class Connection:
             yield
         finally:
             self._users -= 1
-            if not self._users and self._client is not None:
-                client, self._client = self._client, None
+            if not self._users:
+                clients, self._clients = self._clients, {}
                 with trio.CancelScope(shield=True):  # closes idle sockets, and waits for nobody
-                    await client.close()
+                    for client in clients.values():
+                        await client.close()
 
-    async def check(self) -> None:
-        """See that a request could be made: the SDK is installed, there is a key.
+    async def check(self) -> str:
+        """See that a request could be made, and return its key.
 
         Raises:
           ConfigError: The SDK is not installed, or the address in the environment is none.
@@ -97,8 +104,7 @@ class Connection:
         if self._sdk is None:
             sdk = self._endpoint.sdk
             self._sdk = await trio.to_thread.run_sync(import_extra, self._endpoint.provider, sdk, sdk)
-        if self._client is None:
-            self._key = self._endpoint.find_key()
+        return self._endpoint.find_key()
 
     async def post(self, path: str, body: bytes) -> "httpx2.Response":
         """Send a request and return the response when its head is there.
@@ -106,32 +112,31 @@ class Connection:
         Raises:
           ModelError: There is no such response.
         """
-        await self.check()
-        sdk = self._sdk
-        if self._client is None:
-            self._client = self._make(sdk, self._key)
+        key = await self.check()
         try:
-            stream = await self._client.post(
+            stream = await self._client(key).post(
                 path,
                 cast_to=object,
                 content=body,
-                options={"headers": {"Content-Type": "application/json"}},
+                options={"headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"}},
                 stream=True,
-                stream_cls=sdk.AsyncStream[object],
+                stream_cls=self._sdk.AsyncStream[object],
             )
-        except sdk.APIStatusError as error:
-            raise self._refused(error) from None
-        except sdk.APITimeoutError:
-            raise self.error("timeout", "no answer came in time") from None
-        except sdk.APIConnectionError as error:
-            raise self.error("transport", f"no connection: {error.__cause__ or error}") from None
-        return cast("httpx2.Response", stream.response)
+        except CrecheError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the SDK and what it stands on raise means no response
+            failure = self._failure_of(error)
+        else:
+            return cast("httpx2.Response", stream.response)
+        # Raised out here, so that the SDK's error, which holds the request with its headers, is not its context.
+        raise failure
 
     def error(self, code: str, text: str, *, retry_after: float | None = None) -> ModelError:
         """Return an error that says who, what, and what to do about it, and names no key."""
-        shown = " ".join(text.split())
-        if len(self._key) >= _SHORTEST_KEY:
-            shown = shown.replace(self._key, "***")
+        shown = " ".join(text[:_LOOKED_AT].split())
+        for key in self._clients:
+            if key != NO_KEY:
+                shown = shown.replace(key, "***")
         if len(shown) > _SHOWN:
             shown = shown[:_SHOWN] + "..."
         if retry_after is not None:
@@ -144,19 +149,89 @@ class Connection:
 
         if isinstance(error, httpx2.TimeoutException):
             return self.error("timeout", "the answer stopped coming")
-        if isinstance(error, httpx2.SSEError | httpx2.DecodingError):
-            return self.error("malformed", f"no event stream came: {error}")
+        if isinstance(error, httpx2.SSEError):
+            return self.error("no-endpoint", f"no event stream came: {error}")
+        if isinstance(error, httpx2.DecodingError):
+            return self.error("malformed", f"the answer cannot be decoded: {error}")
         return self.error("stream-cut", f"the answer broke off: {error!r}")
 
-    def _refused(self, error: Any) -> ModelError:
-        kind, text = describe_error(error.body)
-        text = text or error.response.text or error.response.reason_phrase
-        status: int = error.status_code
-        headers: Mapping[str, str] = error.response.headers
+    def _client(self, key: str) -> Any:
+        import httpx2
+
+        client = self._clients.get(key)
+        if client is None:
+            http = httpx2.AsyncClient(
+                timeout=self._endpoint.timeout(),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
+                follow_redirects=False,  # a conversation goes where it was sent, and nowhere else
+                event_hooks={"response": [_refuse]},
+            )
+            client = self._clients[key] = self._make(self._sdk, key, http)
+        return client
+
+    def _failure_of(self, error: Exception) -> ModelError:
+        if isinstance(error, self._sdk.APITimeoutError):
+            return self.error("timeout", "no answer came in time")
+        reason = error.__cause__ if isinstance(error, self._sdk.APIConnectionError) else error
+        if isinstance(reason, _RefusedError):
+            return self._refused(reason)
+        if isinstance(error, self._sdk.APIConnectionError):
+            return self.error("transport", f"no connection: {reason or error}")
+        return self.error("invalid-request", f"the request cannot be made: {error!r}")
+
+    def _refused(self, answer: "_RefusedError") -> ModelError:
+        status, headers = answer.status, answer.headers
         request_id = headers.get("x-request-id") or headers.get("request-id")
         marks = f"HTTP {status}" + (f", request {request_id}" if request_id else "")
-        code = failure_of_status(status, text, kind=kind)
-        return self.error(code, f"{text} [{marks}]", retry_after=_retry_after(headers))
+        if status < _FIRST_REDIRECT:
+            return self.error("malformed", f"the answer is packed as {headers.get('content-encoding')!r}, unasked")
+        if status < _FIRST_ERROR:
+            return self.error("no-endpoint", f"the endpoint has moved to {headers.get('location')!r} [{marks}]")
+        kind, text = describe_error(answer.body)
+        text = text or answer.text or answer.reason
+        code = failure_of_status(status, text[:_LOOKED_AT], kind=kind)
+        return self.error(code, f"{text[:_LOOKED_AT]} [{marks}]", retry_after=_retry_after(headers))
+
+
+class _RefusedError(Exception):
+    """A response that is no answer, with as much of its body as came in a few seconds."""
+
+    def __init__(self, response: "httpx2.Response", body: bytes) -> None:
+        super().__init__(f"HTTP {response.status_code}")
+        self.status: int = response.status_code
+        self.reason: str = response.reason_phrase
+        self.headers: Mapping[str, str] = response.headers
+        self.text: str = body.decode("utf-8", "replace")
+        self.body: object = None
+        with suppress(ValueError, RecursionError):  # a page, most likely
+            self.body = json.loads(self.text)
+
+
+async def _refuse(response: "httpx2.Response") -> None:
+    """Read the body of an error and raise it, here and not in the SDK, which reads it whole however long it is."""
+    is_packed = response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
+    if response.status_code < _FIRST_REDIRECT and not is_packed:
+        response.encoding = "utf-8-sig"  # an event stream always is, with a mark at its beginning or without
+        return
+    body = bytearray()
+    chunks = response.aiter_raw()
+    with trio.CancelScope(deadline=trio.current_time() + _ERROR_SECONDS) as scope:
+        async for chunk in _ended_well(chunks):
+            body += chunk
+            if len(body) > _ERROR_BYTES:
+                scope.cancel()  # the generators end where they stand
+    raise _RefusedError(response, bytes(body[:_ERROR_BYTES]))
+
+
+async def _ended_well(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the chunks of a body; one that breaks off has ended."""
+    import httpx2
+
+    try:
+        async for chunk in chunks:
+            yield chunk
+    except httpx2.HTTPError:
+        pass
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -188,6 +263,7 @@ class HttpAnswer:
         "_body",
         "_chunks",
         "_connection",
+        "_count",
         "_events",
         "_is_finished",
         "_is_over",
@@ -203,6 +279,7 @@ class HttpAnswer:
         self._body = body
         self._reader = reader
         self._chunks: deque[Chunk] = deque()
+        self._count = 0
         self._is_finished = False
         self._is_over = False
         self._open: AbstractAsyncContextManager[None] = connection.opened()
@@ -259,14 +336,20 @@ class HttpAnswer:
         import httpx2
 
         assert self._events is not None, "it was entered"
+        self._count += 1
+        if not self._count % _EVENTS_IN_A_ROW:
+            await trio.lowlevel.checkpoint()
         try:
             event = await anext(self._events, None)
         except httpx2.HTTPError as error:
-            raise self._connection.broken(error) from None
-        self._is_over = event is None
-        for chunk in read_event(self._reader, event, self._connection.error):
-            self._chunks.append(chunk)
-            self._is_finished = isinstance(chunk, Finished)
+            failure = self._connection.broken(error)
+        else:
+            self._is_over = event is None
+            for chunk in read_event(self._reader, event, self._connection.error):
+                self._chunks.append(chunk)
+                self._is_finished = isinstance(chunk, Finished)
+            return
+        raise failure
 
     async def _read_rest(self) -> None:
         import httpx2
@@ -290,5 +373,5 @@ def read_event(reader: Reader, event: "httpx2.ServerSentEvent | None", error: Ma
     try:
         return tuple(reader.end() if event is None else reader.feed(event.event, event.data))
     except SHAPE_ERRORS as wrong:
-        what = "the end of the stream" if event is None else f"{event.data[:100]!r}"
-        raise error("malformed", f"{what} is not what the protocol has ({wrong})") from None
+        what = "the end of the stream" if event is None else repr(event.data)
+        raise error("malformed", f"the protocol has no such thing ({wrong}): {what}") from None

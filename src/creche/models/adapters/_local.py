@@ -45,8 +45,8 @@ class LocalModel:
       provider: Name of the provider in routes, settings and messages.
       slots: How many requests are answered at once; the others wait.
       context: Tokens of one request and its answer together. Memory is taken for all slots when the model is loaded.
-      threads: How many threads compute; one a core if absent. They wait for each other without sleeping, so on a machine
-        that is busy with other work fewer can be much faster.
+      threads: How many threads compute; one less than there are cores if absent. They wait for each other without
+        sleeping, so on a machine that is busy with other work fewer can be much faster.
       retry: How failed attempts are tried again.
 
     Example:
@@ -76,7 +76,7 @@ class LocalModel:
         """How many requests may be under way at once."""
         self._slots = slots
         self._context = _positive("context", context)
-        self._threads = threads
+        self._threads = max(1, (os.cpu_count() or 1) - 1) if threads is None else _positive("threads", threads)
         self._retry = retry or RetryPolicy()
         self._engines: dict[str, Engine] = {}
         self._users = 0

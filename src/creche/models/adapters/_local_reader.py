@@ -77,7 +77,9 @@ class LocalReader:
 
     def _refused(self, error: dict[str, Any]) -> ModelError:
         text: str = error.get("message", "")
-        return self.error(failure_of_status(error.get("code", 0), text), text)
+        code = failure_of_status(error.get("code", 0), text)
+        hint = "; LocalModel(context=...) makes it larger" if code == "context-overflow" else ""
+        return self.error(code, f"{text}{hint}")
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

@@ -190,7 +190,7 @@ def describe_tools(tools: Sequence[ToolSchema], *, may_reply: bool) -> str:
             if isinstance(note := _mapping(each).get("description"), str):
                 lines.append(f"  {name}: {' '.join(note.split())}")
     if may_reply:
-        lines.append('Otherwise write {"reply": "your answer"}.')
+        lines.append('Otherwise write an object with the key "reply" and your own words.')
     return "\n".join(lines)
 
 

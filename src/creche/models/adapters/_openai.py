@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -11,13 +11,16 @@ from creche._util import final
 from .._chunks import Chunk
 from .._model import PreparedCall, RetryPolicy
 from .._request import ModelRequest, Settings
-from ._cards import DEEPSEEK_CARDS, OPENAI_CARDS, ModelCard, find_card
+from ._cards import DEEPSEEK_CARDS, OPENAI_CARDS, ModelCard, check_cards, find_card
 from ._endpoint import Endpoint, limiter_of
 from ._histories import Histories
 from ._http import Connection, HttpAnswer
 from ._openai_stream import ChatReader
 from ._openai_wire import Dialect, encode_body
 from ._wire import sign
+
+if TYPE_CHECKING:
+    import httpx2
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -77,7 +80,7 @@ class OpenAIModel:
         """What is asked when a route names no model."""
         self.limiter: trio.CapacityLimiter | None = limiter_of(limit)
         """How many requests may be under way at once."""
-        self._cards = (cards or {}, OPENAI_CARDS)
+        self._cards = (check_cards(cards), OPENAI_CARDS)
         self._replays_reasoning = replays_reasoning
         self._retry = retry or RetryPolicy()
         self._histories = Histories()
@@ -116,9 +119,8 @@ class OpenAIModel:
             reader=ChatReader(self._connection.error, signature=signature),
         )
 
-    def _make_client(self, sdk: Any, key: str) -> Any:
-        endpoint = self._endpoint
-        return sdk.AsyncOpenAI(api_key=key, base_url=endpoint.url, max_retries=0, timeout=endpoint.timeout())
+    def _make_client(self, sdk: Any, key: str, http: "httpx2.AsyncClient") -> Any:
+        return sdk.AsyncOpenAI(api_key=key, base_url=self._endpoint.url, max_retries=0, http_client=http)
 
 
 def deepseek() -> OpenAIModel:

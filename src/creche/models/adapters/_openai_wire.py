@@ -7,7 +7,7 @@ Rule 2: results of tools are text on this wire. Their images follow in a user me
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 import attrs
@@ -156,10 +156,12 @@ def _encode(message: Message, dialect: Dialect) -> str:
             assert_never(message)
 
 
-def _content(parts: Iterable[Part], dialect: Dialect) -> object:
+def _content(parts: Sequence[Part], dialect: Dialect) -> object:
     seen = seen_parts(parts, images=dialect.images)
     if not any(isinstance(part, ImagePart) for part in seen):
-        return "".join([part.text for part in seen if isinstance(part, TextPart)]) or NO_TEXT
+        # A note about an image that is not seen stands on a line of its own; texts are one text, however they were cut.
+        joint = "\n" if any(isinstance(part, ImagePart) for part in parts) else ""
+        return joint.join([part.text for part in seen if isinstance(part, TextPart)]) or NO_TEXT
     return [_part(part) for part in seen]
 
 

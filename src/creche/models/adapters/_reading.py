@@ -22,7 +22,7 @@ SHAPE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 CUT = "the answer ended before it was complete"
 _NOTHING: Object = {}
 _FIRST_STATUS = 400
-_SHOWN = 100
+_MOST_TOKENS = 2**40  # sums of these stay in range
 
 
 def as_object(value: object) -> Object:
@@ -54,7 +54,7 @@ def as_text(value: object) -> str:
 
 def as_count(value: object) -> int:
     """Return a number of tokens; what is none, or cannot be one, is zero, for nothing depends on it."""
-    return value if type(value) is int and 0 <= value < 2**53 else 0
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else 0
 
 
 def decode_event(data: str, error: MakeError) -> Object:
@@ -68,7 +68,7 @@ def decode_event(data: str, error: MakeError) -> Object:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise error("malformed", f"the stream had {data[:_SHOWN]!r}, which is no JSON object")
+        raise error("malformed", f"the stream had what is no JSON object: {data!r}")
     return cast("Object", body)
 
 

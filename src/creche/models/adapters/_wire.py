@@ -7,6 +7,7 @@ back is told apart by the tools. All of it is a function of one part, so the byt
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable
 from typing import NoReturn, cast
@@ -43,18 +44,22 @@ def wire_arguments(arguments: str) -> str:
     if not text:
         return "{}"
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        if isinstance(value, dict):
+            return clean_text(canonical_json(cast("object", value))) if _HALF_A_PAIR.search(text) else text
     except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        return canonical_json({"not_an_object": arguments})
-    if _HALF_A_PAIR.search(text):
-        return clean_text(canonical_json(cast("dict[str, object]", value)))
-    return text
+        pass  # no JSON, or nothing that is JSON everywhere
+    return canonical_json({"not_an_object": arguments})
 
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is too large a number")
+    return number
 
 
 def sign(provider: str, state: str = "") -> str:
