@@ -11,6 +11,7 @@ request with its headers.
 """
 
 import email.utils
+import functools
 import json
 import time
 from collections import deque
@@ -30,6 +31,8 @@ from ._extras import import_extra
 from ._reading import SHAPE_ERRORS, MakeError, describe_error
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 PATIENCE = 0.1
@@ -161,6 +164,7 @@ class Connection:
         client = self._clients.get(key)
         if client is None:
             http = httpx2.AsyncClient(
+                verify=_tls(),
                 timeout=self._endpoint.timeout(),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
                 follow_redirects=False,  # a conversation goes where it was sent, and nowhere else
@@ -191,6 +195,14 @@ class Connection:
         text = text or answer.text or answer.reason
         code = failure_of_status(status, text[:_LOOKED_AT], kind=kind)
         return self.error(code, f"{text[:_LOOKED_AT]} [{marks}]", retry_after=_retry_after(headers))
+
+
+@functools.cache
+def _tls() -> "ssl.SSLContext":
+    """Return what all clients of the process trust; reading it takes longer than all else of a client."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 class _RefusedError(Exception):
