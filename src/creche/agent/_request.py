@@ -86,9 +86,9 @@ async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> Assistan
             failed = RecoverRequest(
                 agent, error=error, settings=prepared.settings, attempt=number, retry=prepared.retry, in_a_row=in_a_row
             )
-            decision = await agent.registry.around(failed, at=agent.scope, innermost=_as_policy_says)
-            if isinstance(decision, GiveUp):
-                raise
+        decision = await agent.registry.around(failed, at=agent.scope, innermost=_as_policy_says)
+        if isinstance(decision, GiveUp):
+            raise failed.error
         agent.session.append(RetryPlanned(number, delay=decision.delay))
         for delivery in turn.deliveries:
             if delivery._sink is not None:

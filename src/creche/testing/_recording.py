@@ -1,6 +1,6 @@
 """A model that remembers what it was asked."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
 import attrs
@@ -39,7 +39,9 @@ class RecordingModel:
         self.limiter: trio.CapacityLimiter | None = model.limiter
         """As the model's."""
         if isinstance(model, KeepsOpen):
-            self.opened = model.opened  # so that it is a `KeepsOpen` if the model is
+            # So that it is a `KeepsOpen` exactly if the model is.
+            self.opened: Callable[[], AbstractAsyncContextManager[object]] = model.opened
+            """As the model's, if it has one."""
         self.sent: list[SentRequest] = []
         """Every request so far."""
 

@@ -314,7 +314,7 @@ class HttpAnswer:
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            await self._leave()
+            await self._leave()  # noqa: ASYNC102 - it has a cancelled scope of its own, and is shielded inside
         finally:
             await self._open.__aexit__(None, None, None)  # noqa: ASYNC102 - it is shielded inside
 
