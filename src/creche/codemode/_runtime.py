@@ -1,0 +1,99 @@
+"""The seam to whatever runs a program that a model wrote, and what goes through it.
+
+A runtime is served for the length of a block, which owns every process of it. In the block, programs run: each in
+a sandbox of its own, several at once, and none sees anything of another.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+import attrs
+
+ProgramFailure = Literal["exception", "timeout", "killed", "invalid-output", "output-limit"]
+"""How a program can fail: it raised, or is no program; its computing took too long; its process ended under it, as when
+memory ran out; it returned what is no JSON; it wrote too much."""
+
+
+@attrs.frozen(kw_only=True)
+class CodeLimits:
+    """What one program may use."""
+
+    memory: int = 256 * 1024 * 1024
+    """Bytes of memory, those of the interpreter not counted."""
+    output: int = 256 * 1024
+    """Bytes of UTF-8 that it may print and return, together."""
+    calls: int = 1000
+    """Calls of tools."""
+    seconds: float = 600.0
+    """The most that a program may compute, waiting not counted, whatever becomes of who runs it. A net below the
+    deadline of each run, which is its caller's to hold."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Program:
+    """One program on its way into a sandbox."""
+
+    source: str
+    """The body of an async function, in Python: top-level ``await`` and ``return``."""
+    tools: frozenset[str]
+    """Names of the tools that it may call, each as ``await tools.name(...)`` or ``await tools["name"](...)``."""
+    call: Callable[[str, str], Awaitable[str]]
+    """Contract: given the name of a tool and the keyword arguments as JSON text, returns the value as JSON text. What it
+    raises as `ProgramCallError` is raised in the program. Calls may overlap, each in a task of its own; whoever
+    runs the program cancels them and waits for them when the program is over, however it is."""
+    emit: Callable[[str], None]
+    """Contract: synchronous; given what the program prints as it is printed, in order, in the task of trio."""
+    limits: CodeLimits
+
+
+class ProgramCallError(Exception):
+    """A call of a tool failed; its text is what the program gets as the message of a ``ToolCallError``."""
+
+
+@attrs.frozen(kw_only=True)
+class ProgramEnd:
+    """How a program came out. What it printed has been given to its ``emit`` by then."""
+
+    value: str | None = None
+    """What it returned, as JSON text; ``None`` if it returned nothing, or failed."""
+    failure: ProgramFailure | None = None
+    """How it failed; ``None`` if it did not."""
+    message: str = ""
+    """Of a failure: what went wrong, with the line of the program if it is known."""
+
+
+class RunProgram(Protocol):
+    """Runs programs in a runtime that is being served."""
+
+    async def __call__(self, program: Program, /) -> ProgramEnd:
+        """Run one program to its end.
+
+        Contract: raises nothing but cancellation, which may come at any time and also while the program computes. However it
+        ends, by then every process of the program is gone, and what it had printed was given to ``emit``.
+        """
+        ...
+
+
+class CodeRuntime(Protocol):
+    """A kind of sandbox for programs."""
+
+    @property
+    def name(self) -> str:
+        """Such as ``"monty"``."""
+        ...
+
+    @property
+    def notes(self) -> str:
+        """What a model has to know of the language in it, in a few sentences; joins the description of ``run_code``."""
+        ...
+
+    def serve(self) -> AbstractAsyncContextManager[RunProgram]:
+        """Be ready to run programs for the length of the block; when it is left, every process has ended.
+
+        Contract: no process outlives this one either, also when this one is killed.
+
+        Raises:
+          PluginError: It cannot run here; the sentence says why and what to do.
+        """
+        ...
