@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import attrs
 
-ProgramFailure = Literal["exception", "timeout", "killed", "invalid-output", "output-limit"]
+ProgramFailure = Literal["exception", "timeout", "killed", "invalid_output", "output_limit"]
 """How a program can fail: it raised, or is no program; its computing took too long; its process ended under it, as when
 memory ran out; it returned what is no JSON; it wrote too much."""
 
@@ -39,16 +39,12 @@ class Program:
     tools: frozenset[str]
     """Names of the tools that it may call, each as ``await tools.name(...)`` or ``await tools["name"](...)``."""
     call: Callable[[str, str], Awaitable[str]]
-    """Contract: given the name of a tool and the keyword arguments as JSON text, returns the value as JSON text. What it
-    raises as `ProgramCallError` is raised in the program. Calls may overlap, each in a task of its own; whoever
+    """Contract: given the name of a tool and the keyword arguments as JSON text, returns the value as JSON text. A
+    `creche.errors.ToolError` that it raises is raised in the program as a ``ToolCallError`` with its text. Calls may overlap, each in a task of its own; whoever
     runs the program cancels them and waits for them when the program is over, however it is."""
     emit: Callable[[str], None]
     """Contract: synchronous; given what the program prints as it is printed, in order, in the task of trio."""
     limits: CodeLimits
-
-
-class ProgramCallError(Exception):
-    """A call of a tool failed; its text is what the program gets as the message of a ``ToolCallError``."""
 
 
 @attrs.frozen(kw_only=True)
