@@ -35,7 +35,7 @@ from creche.session import (
     TurnStarted,
 )
 from creche.testing import check_log
-from creche.tools import Tool, ToolContext, execute_call, native_provider, restrict, run_calls, tool, visible
+from creche.tools import CallStep, Tool, ToolContext, execute_call, restrict, run_calls, tool, tool_provider, visible
 
 # ---------------------------------------------------------------- what a scope sees
 
@@ -77,7 +77,7 @@ class VisibleTools(RuleBasedStateMachine):
         super().__init__()
         self.registry = Registry()
         self.pen = make_registrar(self.registry, Owner("test"), None)
-        self.provide = native_provider(self.registry).provide
+        self.provide = tool_provider(self.registry).provide
         self.root = Node(None)
         self.nodes = [self.root]
         self.marks = itertools.count()
@@ -248,7 +248,8 @@ async def _run(plans: Iterable[Planned]) -> Happened:
     for fact in (TurnStarted(), StepStarted(), AssistantSaid(AssistantMessage(calls))):
         session.append(fact)
     agent = Agent(ScopeKey("lead"), session)
-    await run_calls(agent, registry, calls, counts={}, checkpoint=trio.lowlevel.checkpoint)
+    step = CallStep(checkpoint=trio.lowlevel.checkpoint)
+    await run_calls(agent, registry, calls, step=step, deliver=lambda _: None)
     for fact in (StepEnded(), TurnEnded("completed")):
         session.append(fact)
     check_log(session)

@@ -21,8 +21,12 @@ from creche.messages import (
 from creche.models import ModelOptions, RequestHead, Settings, StreamRun, Usage
 from creche.session import (
     KINDS,
+    ApprovalDecided,
+    ApprovalRequested,
     AssistantSaid,
     AttemptFailed,
+    CodeCalled,
+    CodeReturned,
     Fact,
     HeaderWritten,
     MessageAccepted,
@@ -121,6 +125,14 @@ SAMPLES: dict[str, Fact] = {
     "model/retry": RetryPlanned(1, delay=0.25),
     "tool/call": ToolCalled("c1", name="look", arguments='{"at": 1}'),
     "tool/result": ToolReturned(ToolMessage("c1", name="look", parts="a tortoise", is_error=True), code="failed"),
+    "tool/code-call": CodeCalled("c1:code:1", parent="c1", name="look", arguments='{"at": 1}'),
+    "tool/code-result": CodeReturned(
+        ToolMessage("c1:code:2", name="look", parts="a hare", is_error=True), parent="c1", code="denied"
+    ),
+    "approval/requested": ApprovalRequested("c1", tool="look", subject="look: far", reason="It is far."),
+    "approval/decided": ApprovalDecided(
+        "c1:code:2", subject="look: near", decision="allowed", lasting="agent", by="ann", reason="why not"
+    ),
     "subagent/start": SubagentStarted("helper", session_id="s2", provider="spawn", preset="team", grants=("look",)),
     "subagent/end": SubagentEnded("s2", outcome="failed", text="half", diagnostic="why", usage=Usage(2)),
     "session/fork": SessionForked("s1", boundary=7),

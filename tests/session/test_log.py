@@ -11,8 +11,10 @@ from creche.messages import AssistantMessage, ToolCall
 from creche.models import Usage
 from creche.session import (
     KINDS,
+    ApprovalRequested,
     AssistantSaid,
     AttemptFailed,
+    CodeCalled,
     HeaderWritten,
     MessageAccepted,
     Record,
@@ -48,6 +50,10 @@ LEGAL = {
     "model/retry": ("step", None),
     "tool/call": ("answered", None),
     "tool/result": ("answered", None),
+    "tool/code-call": ("answered", None),
+    "tool/code-result": ("answered", None),
+    "approval/requested": ("answered", None),
+    "approval/decided": ("answered", None),
     "subagent/start": ("idle turn step answered", None),
     "subagent/end": ("idle turn step answered", None),
     "session/fork": ("idle", None),
@@ -58,12 +64,19 @@ def test_the_table_knows_every_kind():
     assert KINDS.keys() == LEGAL.keys()
 
 
+# What the samples of these kinds are the end of.
+INNER = CodeCalled("c1:code:2", parent="c1", name="look", arguments="{}")
+ASKED = ApprovalRequested("c1:code:2", tool="look", subject="look: near", reason="It is near.")
+BEFORE = {"tool/code-result": [INNER], "approval/decided": [INNER, ASKED]}
+
+
 @pytest.mark.parametrize(("kind", "phase"), [(kind, phase) for kind in LEGAL for phase in LEGAL[kind][0].split()])
 def test_a_kind_stands_where_the_table_says(kind, phase, say, log_at, samples):
     """Rule: the table decides where a record may stand, and which phase it leads to."""
     log = log_at("answered, nothing called" if (kind, phase) == ("step/end", "answered") else phase)
     # The logs of `log_at` have the calls c1 and c2, of which c1 is recorded. A fork's own record is the fork's.
     fact = {"tool/call": say.call("c2"), "tool/result": say.result("c2")}.get(kind, samples[kind])
+    say.extend(log, *BEFORE.get(kind, []))
     if kind == "session/fork":
         log = say.extend(say.log(), TurnStarted(), TurnEnded("completed")).fork(CHILD)
         assert [record.kind for record in log.records()][2:] == [kind]

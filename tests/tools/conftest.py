@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from creche.messages import AssistantMessage, ToolCall
+from creche.messages import AssistantMessage, ToolCall, UserMessage
 from creche.models import ModelOptions, Settings
 from creche.scope import Fault, Owner, Registrar, Registry, ScopeKey, bind_scope_parent, make_registrar
 from creche.session import AssistantSaid, SessionHeader, SessionLog, StepEnded, StepStarted, TurnEnded, TurnStarted
 from creche.testing import check_log
-from creche.tools import ToolContext, ToolOutcome, execute_call, run_calls
+from creche.tools import CallStep, ToolContext, ToolOutcome, execute_call, run_calls
 
 
 @attrs.define(eq=False)
@@ -49,6 +49,8 @@ class Bench:
         self.faults: list[Fault] = []
         self.pen.on(Fault, self.faults.append)
         self.counts: dict[str, int] = {}
+        self.delivered: list[UserMessage] = []
+        self.concluded = False
 
     def context(self, call_id: str = "c1") -> ToolContext:
         return ToolContext(self.agent, registry=self.registry, call_id=call_id, number=1)
@@ -89,7 +91,9 @@ class Bench:
         return self.results()
 
     async def run_calls(self, calls: Sequence[ToolCall], *, checkpoint: Callable[[], Any] = no_wait) -> None:
-        await run_calls(self.agent, self.registry, calls, counts=self.counts, checkpoint=checkpoint)
+        step = CallStep(counts=self.counts, checkpoint=checkpoint)
+        deliver = self.delivered.append
+        self.concluded = await run_calls(self.agent, self.registry, calls, step=step, deliver=deliver)
 
     def close(self) -> None:
         """End the turn, and check the log."""

@@ -11,10 +11,10 @@ from creche.tools import (
     Presentation,
     Restriction,
     Tool,
-    native_provider,
     present_as,
     restrict,
     tool,
+    tool_provider,
     visible,
 )
 
@@ -287,7 +287,7 @@ async def test_schemas_and_look_up_read_the_same_view(bench):
     """Rule: what is hidden from the model is stopped, too, and what is shown can be called."""
     for each in (write, A, B):
         bench.pen.add(each)
-    bench.pen.add(native_provider(bench.registry))
+    bench.pen.add(tool_provider(bench.registry))
     bench.own.add(restrict(allow=["write"]))
     assembly = await assemble(bench.registry, AssembleContext(bench.agent.scope))
     assert assembly.tools == (write.schema,)
@@ -320,7 +320,7 @@ def test_a_mode_that_needs_a_code_runtime_is_refused_without_one(tree, mode):
     with pytest.raises(PluginError) as caught:
         tree.team.add(present_as(mode))
     assert str(caught.value) == (
-        f"present_as('{mode}') at scope 'team' needs the plugin code_mode(), which this version of creche does not have"
+        f"present_as('{mode}') at scope 'team' needs the plugin code_mode() of creche.codemode, mounted there or above"
     )
 
 

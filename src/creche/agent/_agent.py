@@ -8,6 +8,7 @@ import trio
 
 from creche._util import NoPublicConstructor, as_one, final
 from creche.errors import AgentError, TurnCancelled
+from creche.messages import UserMessage
 from creche.models import ModelOptions, Route, Settings, Usage
 from creche.scope import Registry, ScopeKey
 from creche.session import Journal, Record, RecordAppended, SessionLog
@@ -166,6 +167,11 @@ class Agent(metaclass=NoPublicConstructor):
         In an open turn it joins the next step, like what `steer` says. Otherwise as `send`.
         """
         return self._inbox.accept(self, message, "next-step", source=source, wakes=False)
+
+    def _deliver(self, message: UserMessage) -> None:
+        """Let a message of a tool join the next step; one that comes when the agent is closing has nobody to read it."""
+        if not self._inbox.closed:
+            self._inbox.accept(self, message, "next-step", source=message.source, wakes=False)
 
     async def ask(self, message: Said, *, output: type[object] | None = None) -> Reply:
         """Say something and wait for the reply.

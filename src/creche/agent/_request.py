@@ -38,7 +38,7 @@ from creche.session import (
     project_system_prompt,
     project_tools,
 )
-from creche.tools import run_calls
+from creche.tools import CallStep, run_calls
 
 from ._budget import take_request
 from ._events import Again, BuildRequest, DeltaStreamed, GiveUp, LimiterWaited, RecoverRequest
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
-    """Run the open step; tell whether it made calls, so that the model is to see their results.
+    """Run the open step; tell whether the model is to see the results of calls. A call may have concluded the turn.
 
     Raises:
       ModelError: The last attempt failed, or failed in a way that no retry mends.
@@ -62,9 +62,15 @@ async def run_step(agent: "Agent", turn: "Turn", plan: "StepPlan") -> bool:
     agent.session.append(said)
     turn.note(said)
     calls = said.message.tool_calls
-    if calls:
-        await run_calls(agent, agent.registry, calls, counts=agent._tool_counts, checkpoint=agent.journal.checkpoint)
-    return bool(calls)
+    if not calls:
+        return False
+    step = CallStep(
+        offered=frozenset([schema.name for schema in plan.tools]),
+        inside=plan.inside,
+        counts=agent._tool_counts,
+        checkpoint=agent.journal.checkpoint,
+    )
+    return not await run_calls(agent, agent.registry, calls, step=step, deliver=agent._deliver)
 
 
 async def _ask_model(agent: "Agent", turn: "Turn", plan: "StepPlan") -> AssistantSaid:

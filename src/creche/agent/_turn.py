@@ -14,6 +14,7 @@ to the log. The order within a turn::
     turn/end
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -44,7 +45,7 @@ from creche.session import (
     flush_closing,
     project_snapshot,
 )
-from creche.tools import OutputShape
+from creche.tools import OutputShape, Tool, visible
 
 from ._asking import turns_above
 from ._events import Enter, PreStep, Reject, TurnStopping
@@ -120,6 +121,8 @@ class StepPlan:
     """The rendered system prompt."""
     tools: tuple[ToolSchema, ...]
     """The tools of the assembly."""
+    inside: Mapping[str, Tool]
+    """The tools that programs of its answer may call."""
     messages: tuple[UserMessage, ...]
     """What joins the history."""
     starts_series: bool
@@ -299,6 +302,7 @@ async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
     for delivery in claimed:
         turn.shape = delivery.shape or turn.shape
     assembly = await assemble(agent.registry, AssembleContext.of(agent))
+    inside = visible(agent.registry, agent.scope)
     contexts = join_context_sections(render_context_sections(assembly))
     snapshot = project_snapshot(agent.session.snapshot, contexts)
     messages = [delivery.message for delivery in claimed]
@@ -311,7 +315,7 @@ async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
         raise TurnRefused(
             f"turn {turn.number} of agent {agent.path!r} was refused: {decision.reason}", reason=decision.reason
         )
-    return StepPlan(render_prompt(assembly), assembly.tools, decision.messages, decision.starts_series)
+    return StepPlan(render_prompt(assembly), assembly.tools, inside, decision.messages, decision.starts_series)
 
 
 async def _enter(event: PreStep) -> Enter | Reject:

@@ -18,7 +18,7 @@ from creche.prompt import (
 )
 from creche.scope import Registrar
 from creche.subagents import delegation_context, fork_provider, spawn_provider
-from creche.tools import ToolThreads, native_provider
+from creche.tools import ToolThreads, tool_provider
 
 IDENTITY = "You are an agent run by creche, a nursery in which several agents work in one program."
 """Text of the section `harness:identity`."""
@@ -40,7 +40,7 @@ def furnish(registrar: Registrar, persona: Text | None, suffix: Text | None, *, 
     registrar.add(Variable("cwd", _cwd))
     registrar.provide(StandardProviders(PROVIDER_FACTORIES))
     registrar.provide(ToolThreads(trio.CapacityLimiter(TOOL_THREADS)))
-    registrar.add(native_provider(registrar.registry))
+    registrar.add(tool_provider(registrar.registry))
     registrar.add(spawn_provider())
     registrar.add(fork_provider())
     registrar.add(delegation_context())

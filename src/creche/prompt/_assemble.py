@@ -15,10 +15,19 @@ import attrs
 
 from creche.errors import PromptError
 from creche.messages import ToolSchema
-from creche.scope import Derivation, Level, NamedEntry, Operation, Registration, Registry, ScopeKey, place_name
+from creche.scope import (
+    Derivation,
+    Level,
+    NamedEntry,
+    Operation,
+    Registration,
+    Registry,
+    ScopeKey,
+    place_name,
+    scope_chain_of,
+)
 
 from ._entries import (
-    TOOL_ORDER_NAME,
     UNLISTED_TOOLS,
     AssembleContext,
     RuntimeContext,
@@ -228,10 +237,16 @@ def _label(what: str, by: Registration) -> str:
     return f"{what} of {by.owner.name!r} at {place_name(by.scope)}"
 
 
+def _derive_order(levels: tuple[Level, ...]) -> Registration | None:
+    found = [each for level in levels for each in level.tables[0]]
+    return found[-1] if found else None
+
+
 SECTIONS = Derivation((Section,), derive=_derive_sections)
 CONTEXTS = Derivation((RuntimeContext,), derive=_derive_contexts)
 VARIABLES = Derivation((Variable,), derive=_derive_variables)
 PROVIDERS = Derivation((ToolProvider,), derive=_derive_providers)
+ORDERS = Derivation((ToolOrder,), derive=_derive_order)
 
 
 # ---------------------------------------------------------------- evaluated once a step
@@ -261,7 +276,7 @@ async def assemble(registry: Registry, context: AssembleContext) -> PromptAssemb
     assembly = PromptAssembly(
         pieces,
         contexts=() if suppressed else _pieces(contexts, context),
-        tools=_ordered(offered, providers, registry.merge(ToolOrder, scope).get(TOOL_ORDER_NAME)),
+        tools=_ordered(offered, providers, _order_for(offered, registry.read(ORDERS, scope), scope)),
         variables=MappingProxyType(variables),
         suppressed=left_out,
     )
@@ -340,6 +355,22 @@ def _shown(value: object) -> str:
 # ---------------------------------------------------------------- the order of tools
 
 _KEPT_ORDERS = 8
+
+
+def _order_for(
+    offered: tuple[ToolSchemas, ...], nearest: Registration | None, scope: ScopeKey | None
+) -> ToolOrder | None:
+    """Return the order that holds: the nearest, unless the tools are others than those it was declared for."""
+    if nearest is None:
+        return None
+    chain = scope_chain_of(scope)
+    for schemas in offered:
+        below = schemas.orders_from
+        if below is not None and below in chain and nearest.scope not in chain[: chain.index(below) + 1]:
+            return None
+    order = nearest.entry
+    assert isinstance(order, ToolOrder), "the table holds one kind"
+    return order
 
 
 def _ordered(

@@ -243,6 +243,9 @@ class ToolSchemas:
         default=attrs.Factory(_names_of, takes_self=True), converter=_as_names, kw_only=True
     )
     """Names that exist, also those that are restricted away; the schemas' names if not given."""
+    orders_from: ScopeKey | None = attrs.field(default=None, kw_only=True)
+    """The scope from which on these are the tools: a tool order of a scope above it was meant for others and does not
+    hold; ``None`` lets every order hold."""
     # By order: what other providers offered before these schemas, and all of it in order.
     _orders: dict[ToolOrder | None, tuple[tuple["ToolSchemas", ...], tuple[ToolSchema, ...]]] = attrs.field(
         factory=dict[ToolOrder | None, tuple[tuple["ToolSchemas", ...], tuple[ToolSchema, ...]]],

@@ -15,6 +15,8 @@ from creche.models import FinishReason, RequestHead, StreamRun, Usage
 Lane = Literal["next-turn", "next-step"]
 TurnReason = Literal["completed", "blocked", "max-tokens", "limit", "error", "cancelled"]
 HeaderReason = Literal["initial", "resume", "change", "series"]
+Decision = Literal["allowed", "refused", "unanswered", "cancelled"]
+Lasting = Literal["once", "agent", "project"]
 Outcome = Literal["done", "truncated", "limit", "refused", "cancelled", "failed", "unknown"]
 
 
@@ -190,6 +192,64 @@ class ToolReturned:
 
 
 @attrs.frozen
+class CodeCalled:
+    """A call that another call makes is about to run: a program of ``run_code`` calls a tool."""
+
+    call_id: str = attrs.field(validator=is_text)
+    """Its id: that of the call it is part of, ``:code:`` and its number there."""
+    parent: str = attrs.field(validator=is_text, kw_only=True)
+    """Id of the call it is part of."""
+    name: str = attrs.field(validator=is_text, kw_only=True)
+    """Name of the tool."""
+    arguments: str = attrs.field(validator=is_text, kw_only=True)
+    """The arguments, as JSON text."""
+
+
+@attrs.frozen
+class CodeReturned:
+    """A call that another call made has its result, which is not part of the history."""
+
+    message: ToolMessage = attrs.field(validator=is_a(ToolMessage))
+    """The result; a text that is too long for the model is cut here too."""
+    parent: str = attrs.field(validator=is_text, kw_only=True)
+    """Id of the call it is part of."""
+    code: str = attrs.field(default="", validator=is_text, kw_only=True)
+    """The kind of error, such as ``"denied"``; ``""`` for a success."""
+
+
+@attrs.frozen
+class ApprovalRequested:
+    """A call waits until somebody allows it."""
+
+    call_id: str = attrs.field(validator=is_text)
+    """Id of the call, which may be part of another one."""
+    tool: str = attrs.field(validator=is_text, kw_only=True)
+    """Name of the tool."""
+    subject: str = attrs.field(validator=is_text, kw_only=True)
+    """What would be allowed if it was allowed for longer than once."""
+    reason: str = attrs.field(validator=is_text, kw_only=True)
+    """Why it has to be asked for, a sentence."""
+
+
+@attrs.frozen
+class ApprovalDecided:
+    """Whether a call is allowed. One for each request."""
+
+    call_id: str = attrs.field(validator=is_text)
+    """Id of the call."""
+    subject: str = attrs.field(validator=is_text, kw_only=True)
+    """What was decided on."""
+    decision: Decision = attrs.field(validator=is_one_of(*get_args(Decision)), kw_only=True)
+    """``"unanswered"`` when nobody is there who could answer."""
+    lasting: Lasting = attrs.field(default="once", validator=is_one_of(*get_args(Lasting)), kw_only=True)
+    """For how long: this call alone, this agent for good, or the project, which a plugin remembers."""
+    by: str = attrs.field(default="", validator=is_text, kw_only=True)
+    """Whose approver decided."""
+    reason: str = attrs.field(default="", validator=is_text, kw_only=True)
+    """Of a refusal: why, for the model."""
+
+
+@attrs.frozen
 class SubagentStarted:
     """A subagent was started. May stand outside a turn: a program can start one."""
 
@@ -249,6 +309,10 @@ Fact = (
     | ToolsChanged
     | ToolCalled
     | ToolReturned
+    | CodeCalled
+    | CodeReturned
+    | ApprovalRequested
+    | ApprovalDecided
     | SubagentStarted
     | SubagentEnded
     | SessionForked

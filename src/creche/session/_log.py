@@ -51,8 +51,11 @@ class SessionLog:
     """
 
     __slots__ = (
+        "_allowed",
+        "_asked",
         "_boundary",
         "_call_ids",
+        "_inner",
         "_last_header",
         "_last_route",
         "_pending",
@@ -91,6 +94,11 @@ class SessionLog:
         self._step = 0
         # Calls of the open step without a result, in the model's order; true once the call is recorded.
         self._pending: dict[str, bool] = {}
+        # Calls that are part of another one and run, and of which; calls that wait for an approval, and of what.
+        self._inner: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
+        # What was allowed for longer than once. A fork begins with nothing: the agent is another one.
+        self._allowed: set[str] = set()
         self._begin_at(None)
 
     def _begin_at(self, settled: Settled | None) -> None:
@@ -207,6 +215,11 @@ class SessionLog:
     def unanswered(self) -> tuple[str, ...]:
         """Ids of the open step's calls without a result, in the model's order."""
         return tuple(self._pending)
+
+    @property
+    def allowed(self) -> Collection[str]:
+        """Subjects that were allowed to this agent for longer than one call."""
+        return self._allowed
 
     # ---------------------------------------------------------------- writing
 

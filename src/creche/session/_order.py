@@ -5,7 +5,8 @@ nowhere else; `docs/reference/records.md` is drawn from it.
 Rule 2: phases. ``idle``: no turn is open. ``turn``: a turn is open and no step. ``step``: a step is open and
 the model has not answered. ``answered``: the model has answered, its calls are being made.
 Rule 3: in ``answered`` a result belongs to a call of this answer that has none yet, a call record to one
-that has neither; the step cannot end before every call has its result.
+that has neither; the step cannot end before every call has its result. A call that is part of another one stands
+between that one's two records, and a request for approval and its decision between those of its call.
 Rule 4: what replaces something on the surface may stand wherever a turn is open.
 """
 
@@ -16,8 +17,12 @@ from typing import Literal
 import attrs
 
 from ._facts import (
+    ApprovalDecided,
+    ApprovalRequested,
     AssistantSaid,
     AttemptFailed,
+    CodeCalled,
+    CodeReturned,
     Fact,
     HeaderWritten,
     MessageAccepted,
@@ -83,6 +88,10 @@ _KINDS = (
     Kind("model/retry", fact=RetryPlanned, where=STEP),
     Kind("tool/call", fact=ToolCalled, where=ANSWERED),
     Kind("tool/result", fact=ToolReturned, where=ANSWERED, surface=True),
+    Kind("tool/code-call", fact=CodeCalled, where=ANSWERED),
+    Kind("tool/code-result", fact=CodeReturned, where=ANSWERED),
+    Kind("approval/requested", fact=ApprovalRequested, where=ANSWERED),
+    Kind("approval/decided", fact=ApprovalDecided, where=ANSWERED),
     Kind("subagent/start", fact=SubagentStarted, where=ANYWHERE),
     Kind("subagent/end", fact=SubagentEnded, where=ANYWHERE),
     Kind("session/fork", fact=SessionForked, where=IDLE),

@@ -14,7 +14,11 @@ from creche.errors import IllegalRecordError
 from creche.messages import ToolCall
 
 from ._facts import (
+    ApprovalDecided,
+    ApprovalRequested,
     AssistantSaid,
+    CodeCalled,
+    CodeReturned,
     HeaderWritten,
     Record,
     RouteNoted,
@@ -57,6 +61,49 @@ def _check_result(log: "SessionLog", fact: ToolReturned) -> None:
             f"call {fact.message.call_id!r} is not one of the open step or has its result; "
             f"without one are {list(log._pending)!r}"
         )
+    _check_nothing_open(log, fact.message.call_id)
+
+
+def _check_nothing_open(log: "SessionLog", call_id: str) -> None:
+    """Refuse the result of a call while something that is part of it is open."""
+    if not log._inner and not log._asked:
+        return
+    if call_id in log._asked:
+        raise IllegalRecordError(f"call {call_id!r} waits for an approval that is not decided")
+    inner = [each for each, parent in log._inner.items() if parent == call_id]
+    if inner:
+        raise IllegalRecordError(f"call {call_id!r} has calls in it without a result: {inner!r}")
+
+
+def _check_inner_call(log: "SessionLog", fact: CodeCalled) -> None:
+    if not _runs(log, fact.parent):
+        raise IllegalRecordError(f"call {fact.parent!r}, which {fact.call_id!r} is to be part of, is not running")
+    if fact.call_id in log._inner or fact.call_id in log._call_ids:
+        raise IllegalRecordError(f"call {fact.call_id!r} was recorded already")
+
+
+def _runs(log: "SessionLog", call_id: str) -> bool:
+    return log._pending.get(call_id, False) or call_id in log._inner
+
+
+def _check_inner_result(log: "SessionLog", fact: CodeReturned) -> None:
+    parent = log._inner.get(fact.message.call_id)
+    if parent is None or parent != fact.parent:
+        raise IllegalRecordError(
+            f"call {fact.message.call_id!r} is not running as part of {fact.parent!r}; running are {list(log._inner)!r}"
+        )
+    _check_nothing_open(log, fact.message.call_id)
+
+
+def _check_request(log: "SessionLog", fact: ApprovalRequested) -> None:
+    if not _runs(log, fact.call_id) or fact.call_id in log._asked:
+        problem = "waits for one already" if fact.call_id in log._asked else "is not running"
+        raise IllegalRecordError(f"an approval cannot be requested for call {fact.call_id!r}, which {problem}")
+
+
+def _check_decision(log: "SessionLog", fact: ApprovalDecided) -> None:
+    if log._asked.get(fact.call_id) != fact.subject:
+        raise IllegalRecordError(f"no approval of {fact.subject!r} is requested for call {fact.call_id!r}")
 
 
 def _check_step_end(log: "SessionLog", fact: StepEnded) -> None:
@@ -73,6 +120,10 @@ _CHECKS: Mapping[type, Callable[["SessionLog", Any], None]] = {
     AssistantSaid: _check_answer,
     ToolCalled: _check_call,
     ToolReturned: _check_result,
+    CodeCalled: _check_inner_call,
+    CodeReturned: _check_inner_result,
+    ApprovalRequested: _check_request,
+    ApprovalDecided: _check_decision,
     StepEnded: _check_step_end,
     SessionForked: _check_fork,
 }
@@ -114,6 +165,24 @@ def _returned(log: "SessionLog", record: Record, fact: ToolReturned) -> None:
     del log._pending[fact.message.call_id]
 
 
+def _inner_called(log: "SessionLog", record: Record, fact: CodeCalled) -> None:
+    log._inner[fact.call_id] = fact.parent
+
+
+def _inner_returned(log: "SessionLog", record: Record, fact: CodeReturned) -> None:
+    del log._inner[fact.message.call_id]
+
+
+def _requested(log: "SessionLog", record: Record, fact: ApprovalRequested) -> None:
+    log._asked[fact.call_id] = fact.subject
+
+
+def _decided(log: "SessionLog", record: Record, fact: ApprovalDecided) -> None:
+    del log._asked[fact.call_id]
+    if fact.decision == "allowed" and fact.lasting != "once":
+        log._allowed.add(fact.subject)
+
+
 def _header_written(log: "SessionLog", record: Record, fact: HeaderWritten) -> None:
     log._last_header = fact
 
@@ -129,6 +198,10 @@ _FOLLOW_UPS: Mapping[type, Callable[["SessionLog", Record, Any], None]] = {
     AssistantSaid: _answered,
     ToolCalled: _called,
     ToolReturned: _returned,
+    CodeCalled: _inner_called,
+    CodeReturned: _inner_returned,
+    ApprovalRequested: _requested,
+    ApprovalDecided: _decided,
     HeaderWritten: _header_written,
     RouteNoted: _route_noted,
 }

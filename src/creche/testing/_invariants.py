@@ -11,8 +11,12 @@ import trio
 
 from creche.host import Host
 from creche.session import (
+    ApprovalDecided,
+    ApprovalRequested,
     AssistantSaid,
     AttemptFailed,
+    CodeCalled,
+    CodeReturned,
     HeaderWritten,
     MessageAccepted,
     MessagesClaimed,
@@ -51,6 +55,7 @@ def check_log(log: SessionLog) -> None:
     _check_turns(where, records)
     own = records[log.boundary :]
     _check_calls(where, own)
+    _check_inner(where, own)
     _check_inbox(where, own)
     _check_children(where, own)
     surface, _ = fold_surface(records)
@@ -99,6 +104,29 @@ def _check_calls(where: str, records: Sequence[Record]) -> None:
             assert started.pop(call_id) or data.message.is_error, f"{at} is a success of a call that was not started"
         elif isinstance(data, StepEnded):
             assert not started, f"{at} leaves calls without a result: {', '.join(map(repr, started))}"
+
+
+def _check_inner(where: str, records: Sequence[Record]) -> None:
+    """Check calls that are part of others, and approvals: each within its call, and each has its end."""
+    running: dict[str, str | None] = {}
+    asked: dict[str, str] = {}
+    for record in records:
+        data, at = record.data, f"{where}: record {record.seq} ({record.kind})"
+        if isinstance(data, ToolCalled):
+            running[data.call_id] = None
+        elif isinstance(data, CodeCalled):
+            assert data.parent in running, f"{at} is part of call {data.parent!r}, which does not run"
+            running[data.call_id] = data.parent
+        elif isinstance(data, ApprovalRequested):
+            assert data.call_id in running, f"{at} is of call {data.call_id!r}, which does not run"
+            asked[data.call_id] = data.subject
+        elif isinstance(data, ApprovalDecided):
+            assert asked.pop(data.call_id, None) == data.subject, f"{at} decides what was not asked"
+        elif isinstance(data, ToolReturned | CodeReturned) and not record.shadows:
+            call_id = data.message.call_id
+            assert call_id not in asked, f"{at} is the result of call {call_id!r}, which waits for an approval"
+            assert call_id not in running.values(), f"{at} is the result of call {call_id!r}, with calls in it that run"
+            assert running.pop(call_id, None) == getattr(data, "parent", None), f"{at} is part of another call"
 
 
 def _check_inbox(where: str, records: Sequence[Record]) -> None:

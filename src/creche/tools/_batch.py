@@ -10,19 +10,20 @@ Rule 4: parallel calls in a row overlap; any other call runs alone, after those 
 after it. A lone call runs in the step's own task.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import trio
 
-from creche.messages import ToolCall, ToolMessage
+from creche.messages import ToolCall, ToolMessage, UserMessage
 from creche.prompt import AgentView
 from creche.scope import Registry
 from creche.session import ToolCalled, ToolReturned
 
+from ._context import CallStep, ToolContext
+from ._limit import LONGEST_RESULT, fit_result, text_length
 from ._pipeline import execute_call
-from ._stages import ToolOutcome, failure
-from ._tool import ToolContext
+from ._stages import ToolOutcome, unfinished
 from ._visible import VISIBLE
 
 
@@ -42,9 +43,9 @@ async def run_calls(
     registry: Registry,
     calls: Sequence[ToolCall],
     *,
-    counts: dict[str, int],
-    checkpoint: Callable[[], Awaitable[None]],
-) -> None:
+    step: CallStep,
+    deliver: Callable[[UserMessage], object],
+) -> bool:
     """Run the calls of the answer that was just logged, and log each call and each result.
 
     However it is left, every call has its result: those that were cancelled or never started, too.
@@ -53,21 +54,28 @@ async def run_calls(
       agent: Who calls; its log is in the phase that follows an answer.
       registry: The shared registry.
       calls: The calls, in the model's order.
-      counts: How often the agent has called each tool; added to, in the model's order.
-      checkpoint: Awaited before bodies begin.
+      step: What they share.
+      deliver: Called with each message that a body deferred, when all results are in the log. Synchronous, and it raises
+        nothing.
+
+    Returns:
+      Whether one of them concluded the turn.
 
     Raises:
       StoreError: The checkpoint failed, so the bodies that waited for it did not begin.
     """
-    batch = _Batch(agent, registry, [_Slot(call) for call in calls], counts)
+    batch = _Batch(agent, registry, [_Slot(call) for call in calls], step)
     try:
         for group in batch.groups():
             await trio.lowlevel.checkpoint_if_cancelled()
             batch.record(group)
-            await checkpoint()
+            await step.checkpoint()
             await batch.run(group)
     finally:
         batch.settle()
+        for message in batch.deferred():
+            deliver(message)
+    return batch.concluded
 
 
 @attrs.define(eq=False)
@@ -77,9 +85,11 @@ class _Batch:
     agent: AgentView
     registry: Registry
     slots: list[_Slot]
-    counts: dict[str, int]
+    step: CallStep
     next: int = 0
     """Index of the first slot without a result in the log."""
+    concluded: bool = False
+    """Whether a call that succeeded concluded the turn."""
 
     def groups(self) -> Iterator[list[_Slot]]:
         """Yield the slots that may overlap; what is parallel is asked when its turn comes."""
@@ -93,15 +103,18 @@ class _Batch:
             start = end
 
     def _overlaps(self, slot: _Slot) -> bool:
-        tool = self.registry.read(VISIBLE, self.agent.scope).tools.get(slot.call.name)
+        tool = self.registry.read(VISIBLE, self.agent.scope).direct.get(slot.call.name)
         return tool is not None and tool.parallel
 
     def record(self, group: list[_Slot]) -> None:
         """Log that the calls of a group are about to run."""
         for slot in group:
             call = slot.call
-            number = self.counts[call.name] = self.counts.get(call.name, 0) + 1
-            slot.context = ToolContext(self.agent, registry=self.registry, call_id=call.id, number=number)
+            counts = self.step.counts
+            number = counts[call.name] = counts.get(call.name, 0) + 1
+            slot.context = ToolContext(
+                self.agent, registry=self.registry, call_id=call.id, name=call.name, number=number, step=self.step
+            )
             self.agent.session.append(ToolCalled(call.id, name=call.name, arguments=call.arguments))
 
     async def run(self, group: list[_Slot]) -> None:
@@ -114,8 +127,16 @@ class _Batch:
                 nursery.start_soon(self._run_one, slot, name=f"{self.agent.path} {slot.call.name}")
 
     async def _run_one(self, slot: _Slot) -> None:
-        assert slot.context is not None, "it was recorded"
-        slot.outcome = await execute_call(self.registry, self.agent.scope, slot.call, slot.context)
+        agent, call, context = self.agent, slot.call, slot.context
+        assert context is not None, "it was recorded"
+        outcome = await execute_call(self.registry, agent.scope, call, context)
+        tool = self.registry.read(VISIBLE, agent.scope).direct.get(call.name)
+        limit = LONGEST_RESULT if tool is None else tool.longest_result
+        if text_length(outcome.parts) > limit:
+            name = f"{agent.id[:16]}-{call.name[:32]}-{context.number}.txt"
+            parts = await fit_result(self.registry, agent.scope, outcome.parts, limit=limit, name=name)
+            outcome = attrs.evolve(outcome, parts=parts)
+        slot.outcome = outcome
         self._commit()
 
     def _commit(self) -> None:
@@ -129,17 +150,17 @@ class _Batch:
     def settle(self) -> None:
         """Give every call that has no result one, in the model's order."""
         for slot in self.slots[self.next :]:
-            self._log(slot, slot.outcome or _unfinished(slot))
+            self._log(slot, slot.outcome or unfinished(slot.context))
 
     def _log(self, slot: _Slot, outcome: ToolOutcome) -> None:
         message = ToolMessage(slot.call.id, name=slot.call.name, parts=outcome.parts, is_error=outcome.is_error)
         self.next += 1
         self.agent.session.append(ToolReturned(message, code=outcome.code))
+        if slot.context is not None and slot.context.concluded and not outcome.is_error:
+            self.concluded = True
 
-
-def _unfinished(slot: _Slot) -> ToolOutcome:
-    if slot.context is None or not slot.context.began:
-        return failure("not-started", "the call was not started; the turn ended before it")
-    if slot.context.abandoned:
-        return failure("abandoned", "the call was cancelled and its thread left behind; it may still run")
-    return failure("cancelled", "the call was cancelled while it ran; what it had done until then stands")
+    def deferred(self) -> Iterator[UserMessage]:
+        """Yield what the bodies deferred, in the model's order."""
+        for slot in self.slots:
+            if slot.context is not None:
+                yield from slot.context.deferred

@@ -26,9 +26,10 @@ from creche.errors import (
 from creche.messages import ImagePart, Part, TextPart
 from creche.scope import Owner, Registry, ScopeKey
 
+from ._context import ToolContext
 from ._result import result_text
-from ._stages import Execution, ToolOutcome, failure
-from ._tool import Tool, ToolContext, ToolThreads
+from ._stages import Execution, ToolOutcome, failure, said_until_then
+from ._tool import Tool, ToolThreads
 from ._visible import lost_sight
 
 MOST_CAUSES = 10
@@ -53,6 +54,48 @@ async def run_body(
         arguments = {**arguments, tool.context_parameter: context}
     try:
         await trio.lowlevel.checkpoint_if_cancelled()
+        limiter = tool.limiter
+        if limiter is None:
+            return await _run_limited(registry, scope, execution, arguments)
+        await limiter.acquire_on_behalf_of(context)
+        try:
+            return await _run_limited(registry, scope, execution, arguments)
+        finally:
+            limiter.release_on_behalf_of(context)
+    except _Refused as refused:
+        return failure("unknown-tool", str(refused))
+    except Exception as error:  # noqa: BLE001 - what it raises is its outcome
+        return _raised(scope, execution, error)
+    except BaseExceptionGroup as group:
+        cancelled = cancellation_in(group)
+        if cancelled is None:
+            raise
+        logger.info("tool %r was cancelled and raised", tool.name, exc_info=group)
+        raise cancelled from None
+
+
+async def _run_limited(
+    registry: Registry, scope: ScopeKey | None, execution: Execution, arguments: Mapping[str, object]
+) -> ToolOutcome:
+    seconds = execution.tool.timeout
+    if seconds is None:
+        return await _run(registry, scope, execution, arguments)
+    with execution.context.time_limit(seconds) as limit:
+        outcome = await _run(registry, scope, execution, arguments)
+    return timed_out(execution.context, seconds) if limit.cancelled_caught else outcome
+
+
+def timed_out(context: ToolContext, seconds: float) -> ToolOutcome:
+    """Return the outcome of a call that took too long."""
+    took = f"the call took longer than {seconds:g} seconds and was ended; what it had done until then stands"
+    return failure("timeout", f"{took}{said_until_then(context)}")
+
+
+async def _run(
+    registry: Registry, scope: ScopeKey | None, execution: Execution, arguments: Mapping[str, object]
+) -> ToolOutcome:
+    tool = execution.tool
+    try:
         if tool.waits or tool.inline:
             _begin(registry, scope, execution)
             value = _run_interruptible(tool, arguments)
@@ -60,20 +103,16 @@ async def run_body(
             value = await _in_thread(registry, scope, execution, partial(tool.run, **arguments))
         if isinstance(value, Awaitable):
             value = await _wait_interruptible(cast("Awaitable[object]", value))
-        return outcome_of(value)
-    except _Refused as refused:
-        return failure("unknown-tool", str(refused))
-    except Exception as error:
-        if not isinstance(error, CrecheError):  # the model is told a sentence; who wrote the tool wants the traceback
-            who = caller_of(context, scope).name
-            logger.warning("tool %r of %r raised in call %r", tool.name, who, execution.call.id, exc_info=error)
-        return failure_of(error)
-    except BaseExceptionGroup as group:
-        cancelled = cancellation_in(group)
-        if cancelled is None:
-            raise
-        logger.info("tool %r was cancelled and raised", tool.name, exc_info=group)
-        raise cancelled from None
+    except StopIteration as error:  # a coroutine cannot raise it
+        return _raised(scope, execution, error)
+    return outcome_of(value)
+
+
+def _raised(scope: ScopeKey | None, execution: Execution, error: Exception) -> ToolOutcome:
+    if not isinstance(error, CrecheError):  # the model is told a sentence; who wrote the tool wants the traceback
+        who, name = caller_of(execution.context, scope).name, execution.tool.name
+        logger.warning("tool %r of %r raised in call %r", name, who, execution.call.id, exc_info=error)
+    return failure_of(error)
 
 
 # The loop's own code is not interrupted by Ctrl-C where it stands; what a user wrote is.
@@ -94,10 +133,11 @@ class _Refused(Exception):  # noqa: N818 - a signal within this module
 def _begin(registry: Registry, scope: ScopeKey | None, execution: Execution) -> None:
     """Look once more whether the tool is visible, and note that its body begins."""
     # It may have waited for a wrapper, for the call's turn, or for a thread, and the view changed.
-    gone = lost_sight(registry, scope, execution.tool)
+    context = execution.context
+    gone = lost_sight(registry, scope, execution.tool, direct=context.parent is None)
     if gone is not None:
         raise _Refused(gone)
-    execution.context.began = True
+    context.began = True
 
 
 async def _in_thread(
@@ -162,9 +202,19 @@ def outcome_of(value: object) -> ToolOutcome:
     if isinstance(value, ToolOutcome):
         return value
     try:
-        return ToolOutcome(_parts_in(value) or (TextPart(result_text(value)),))
+        parts = _parts_in(value)
+        if parts:
+            return ToolOutcome(parts)
+        text = result_text(value)
+        return ToolOutcome((TextPart(text),), json_text=_json_of(value, text))
     except TypeError as error:
         return failure("invalid-result", f"the call was made, but {error}")
+
+
+def _json_of(value: object, text: str) -> str | None:
+    if isinstance(value, str):
+        return None
+    return "null" if value is None else text
 
 
 def _parts_in(value: object) -> Sequence[Part]:

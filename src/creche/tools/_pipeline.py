@@ -1,7 +1,7 @@
 """One call through the guarded pipeline, from a model or from a program.
 
-In order: look-up in the view of a scope, arguments, `PreExecute`, guards, `Execute` around the body,
-`PostExecute`.
+In order: look-up in the view of a scope, arguments, `PreExecute`, guards, an approval if one was requested (and guards
+again), `Execute` around the body, `PostExecute`.
 
 Rule 1: whatever goes wrong becomes the outcome of this call and of no other. Cancellation alone passes
 through, and what ends the program.
@@ -23,11 +23,25 @@ from creche.errors import InternalError, InvalidArgumentsError, LimitReachedErro
 from creche.messages import ToolCall
 from creche.scope import Derivation, Level, Registration, Registry, ScopeKey, place_name
 
+from ._approval import seek_approval
 from ._arguments import parse_arguments
 from ._body import caller_of, cancellation_in, failure_of, run_body, told
-from ._stages import Deny, Execute, Execution, Guard, PostExecute, PreExecute, Proceed, ToolOutcome, failure
-from ._tool import Tool, ToolContext
-from ._visible import VISIBLE
+from ._context import ToolContext
+from ._stages import (
+    Block,
+    Deny,
+    Execute,
+    Execution,
+    Guard,
+    PostExecute,
+    PreExecute,
+    Proceed,
+    RequestApproval,
+    ToolOutcome,
+    failure,
+)
+from ._tool import RUN_CODE, Tool
+from ._visible import VISIBLE, VisibleTools
 
 LONGEST_NAME = 100
 """How many characters of an unknown name are told to the model."""
@@ -67,10 +81,12 @@ async def execute_call(registry: Registry, scope: ScopeKey | None, call: ToolCal
 def _enter(
     registry: Registry, scope: ScopeKey | None, call: ToolCall, context: ToolContext
 ) -> "_Passage | ToolOutcome":
-    tools = registry.read(VISIBLE, scope).tools
-    tool = tools.get(call.name)
+    seen, name = registry.read(VISIBLE, scope), call.name
+    tool = (seen.direct if context.parent is None else seen.tools).get(name)
     if tool is None:
-        return failure("unknown-tool", _unknown(call.name, tools))
+        return failure("unknown-tool", _not_callable(name, seen, direct=context.parent is None))
+    if not _was_shown(name, context):
+        return failure("unknown-tool", f"tool {name!r} came after this request was made; call it in the next step")
     try:
         arguments = parse_arguments(call.arguments)
         bound = tool.binder.bind(arguments)
@@ -78,6 +94,24 @@ def _enter(
         return failure("invalid-arguments", f"invalid arguments for {tool.name!r}: {error}")
     execution = Execution(call, tool=tool, arguments=MappingProxyType(arguments), context=context)
     return _Passage(registry, scope, execution, bound)
+
+
+def _was_shown(name: str, context: ToolContext) -> bool:
+    """Tell whether the step's request named a tool to the model, or its prompt to the model's programs."""
+    step = context.step
+    if step is None:
+        return True
+    shown = step.offered if context.parent is None else step.inside
+    return shown is None or name in shown
+
+
+def _not_callable(name: str, seen: VisibleTools, *, direct: bool) -> str:
+    if direct and name in seen.tools:
+        written = f"tools.{name}(...)" if name.isidentifier() else f"tools[{name!r}](...)"
+        return f"{name!r} cannot be called directly here; call {RUN_CODE!r} with a program that awaits {written}"
+    if not direct and name == RUN_CODE:
+        return f"a program cannot call {RUN_CODE!r}; it calls the tools themselves"
+    return _unknown(name, seen.direct if direct else seen.tools)
 
 
 def _unknown(name: str, tools: Mapping[str, Tool]) -> str:
@@ -107,14 +141,30 @@ class _Passage:
     async def run(self) -> ToolOutcome:
         around, scope = self.registry.around, self.scope
         decision = await around(PreExecute(self.execution), at=scope, innermost=self._decide)
-        reason = decision.reason if isinstance(decision, Deny) else self._change(decision) or self._refusal()
-        if reason is None:
+        outcome = await self._judge(decision)
+        if outcome is None:
             outcome = await around(Execute(self.execution), at=scope, innermost=self._execute)
-        else:
-            outcome = failure("denied", reason)
-        return await around(PostExecute(self.execution, outcome=outcome), at=scope, innermost=_accept)
+        context = self.execution.context
+        count = len(context._deferred)
+        accepted = await around(PostExecute(self.execution, outcome=outcome), at=scope, innermost=_accept)
+        if isinstance(accepted, Block):
+            context.drop_deferred(count)
+            return failure("blocked", accepted.feedback)
+        return accepted
 
-    async def _decide(self, event: PreExecute) -> Proceed | Deny:
+    async def _judge(self, decision: Proceed | Deny | RequestApproval) -> ToolOutcome | None:
+        """Return the outcome of a call that must not run, ``None`` for one that may."""
+        if isinstance(decision, Deny):
+            return failure(decision.code, decision.reason)
+        reason = self._change(decision) or self._refusal()
+        if reason is None and isinstance(decision, RequestApproval):
+            refused = await seek_approval(self.registry, self.scope, self.execution, decision)
+            if refused is not None:
+                return refused
+            reason = self._refusal()  # it may have been a long wait
+        return None if reason is None else failure("denied", reason)
+
+    async def _decide(self, event: PreExecute) -> Proceed | Deny | RequestApproval:
         passed, own = event.execution, self.execution
         if passed is own:
             return _PROCEED
@@ -124,7 +174,7 @@ class _Passage:
             )
         return Proceed(passed.arguments)
 
-    def _change(self, decision: Proceed) -> str | None:
+    def _change(self, decision: Proceed | RequestApproval) -> str | None:
         """Take over other arguments; return why the call is refused if they do not fit."""
         if decision.arguments is None:
             return None
@@ -170,5 +220,5 @@ class _Passage:
 _PROCEED = Proceed()
 
 
-async def _accept(event: PostExecute) -> ToolOutcome:
+async def _accept(event: PostExecute) -> ToolOutcome | Block:
     return event.outcome

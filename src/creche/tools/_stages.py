@@ -12,7 +12,8 @@ from creche.messages import ImagePart, Part, TextPart, ToolCall
 from creche.prompt import AgentView
 from creche.scope import Operation
 
-from ._tool import Tool, ToolContext
+from ._context import ToolContext
+from ._tool import Tool
 
 
 def _as_parts(content: str | Iterable[Part]) -> tuple[Part, ...]:
@@ -32,8 +33,12 @@ class ToolOutcome:
     """What the model is told; given as parts, or as one text."""
     code: str = attrs.field(default="", kw_only=True)
     """``""`` for a success, else the kind of error: ``"unknown-tool"``, ``"invalid-arguments"``, ``"denied"``,
-    ``"failed"``, ``"retry"``, ``"exception"``, ``"invalid-result"``, ``"cancelled"``, ``"not-started"``,
-    ``"abandoned"``, ``"internal"``, the code of a limit, or one that the body chose."""
+    ``"approval-refused"``, ``"approval-unanswered"``, ``"failed"``, ``"retry"``, ``"timeout"``, ``"exception"``,
+    ``"invalid-result"``, ``"blocked"``, ``"cancelled"``, ``"not-started"``, ``"abandoned"``, ``"internal"``, the code of
+    a limit, or one that the body chose."""
+    json_text: str | None = attrs.field(default=None, kw_only=True, repr=False)
+    """The value that the body returned as canonical JSON, which is what a program is given; ``None`` if it returned a text
+    or parts, or failed, and then a program is given `text`."""
 
     @property
     def is_error(self) -> bool:
@@ -49,6 +54,23 @@ class ToolOutcome:
 def failure(code: str, text: str) -> ToolOutcome:
     """Return the outcome of a call that failed."""
     return ToolOutcome((TextPart(f"Error: {text}"),), code=code)
+
+
+def unfinished(context: ToolContext | None) -> ToolOutcome:
+    """Return the outcome of a call that was cancelled; without a context, of one that had no record yet."""
+    if context is None or not context.began:
+        return failure("not-started", "the call was not started; the turn ended before it")
+    if context.abandoned:
+        return failure("abandoned", "the call was cancelled and its thread left behind; it may still run")
+    return failure(
+        "cancelled",
+        f"the call was cancelled while it ran; what it had done until then stands{said_until_then(context)}",
+    )
+
+
+def said_until_then(context: ToolContext) -> str:
+    """Return what a body had said until it was interrupted, as the end of a sentence."""
+    return f". Until then:\n{context.said}" if context.said else ""
 
 
 @attrs.frozen(eq=False)
@@ -84,11 +106,26 @@ class Deny:
 
     reason: str
     """A sentence for the model."""
+    code: str = attrs.field(default="denied", kw_only=True)
+    """The kind of refusal, for programs; see `ToolOutcome.code`."""
+
+
+@attrs.frozen
+class RequestApproval:
+    """Let the call through if somebody allows it: the approvers of the agent's scope chain are asked, the nearest first."""
+
+    reason: str
+    """Why it has to be asked for, a sentence for who decides."""
+    subject: str | None = attrs.field(default=None, kw_only=True)
+    """What is allowed if it is allowed for longer than this call, such as ``"bash: git status"``; the tool's name if
+    absent."""
+    arguments: Mapping[str, object] | None = attrs.field(default=None, kw_only=True)
+    """JSON values in place of the model's arguments, as for `Proceed`."""
 
 
 @attrs.frozen(eq=False)
-class PreExecute(Operation[Proceed | Deny]):
-    """A call is about to run: proceed, change its arguments, or deny it.
+class PreExecute(Operation[Proceed | Deny | RequestApproval]):
+    """A call is about to run: proceed, change its arguments, deny it, or request an approval.
 
     The arguments are changed with the decision that is returned, or for the wrappers further in, and then for
     the body, with an event of other arguments that is passed inwards.
@@ -111,9 +148,20 @@ class Execute(Operation[ToolOutcome]):
     """The call."""
 
 
+@attrs.frozen
+class Block:
+    """Take a call back as far as the model is concerned: its outcome is this feedback, and what it deferred is dropped.
+
+    What it did is done.
+    """
+
+    feedback: str
+    """A sentence for the model."""
+
+
 @attrs.frozen(eq=False)
-class PostExecute(Operation[ToolOutcome]):
-    """A call has an outcome, which wrappers may replace before it is recorded."""
+class PostExecute(Operation[ToolOutcome | Block]):
+    """A call has an outcome: accept it as it is, return another one in its place, or block it."""
 
     wire_name: ClassVar[str] = "tools/post-execute"
     execution: Execution
@@ -128,7 +176,8 @@ class Guard:
 
     check: Callable[[Execution], str | None]
     """Contract: synchronous; returns the reason to refuse, a sentence for the model, or ``None``. One that raises
-    or returns anything else refuses, and is a `Fault` at its owner. Called once a call that nobody denied."""
+    or returns anything else refuses, and is a `Fault` at its owner. Called once a call that nobody denied, and once more
+    after an approval was waited for."""
     lets_through: Callable[[str], bool] | None = attrs.field(default=None, kw_only=True)
     """Tells by the name of a tool alone whether it refuses, if it goes by names alone. What it refuses of a parent, a
     child under a preset may not call either without a grant."""

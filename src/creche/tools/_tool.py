@@ -2,9 +2,10 @@
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Literal, Protocol, cast, overload
+from typing import Any, ClassVar, Literal, Protocol, cast, overload
 
 import attrs
 import trio
@@ -12,35 +13,20 @@ import trio
 from creche._util import as_all, final
 from creche.errors import RegistryError
 from creche.messages import ToolSchema
-from creche.prompt import AgentView
-from creche.scope import Registry, ScopeKey
+from creche.prompt import SECTION_ORDERS, AssembleContext, Section
+from creche.scope import Registration, Registry, ScopeKey
 
 from ._arguments import ArgumentBinder, SchemaBinder
+from ._context import ToolContext
+from ._limit import LONGEST_RESULT
 from ._schema import FunctionShape, describe_function
 
 _A_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 RUN_CODE = "run_code"
 """The one tool name that nobody can register: code mode's presentation adds it to the wire."""
-
-
-@final
-@attrs.define(eq=False)
-class ToolContext:
-    """What a body can know of the call it serves; injected into a parameter annotated with this class."""
-
-    agent: AgentView | None
-    """The agent that calls; ``None`` when a program calls the tool without one."""
-    registry: Registry = attrs.field(kw_only=True, repr=False)
-    """The shared registry."""
-    call_id: str = attrs.field(kw_only=True)
-    """Id of the call."""
-    number: int = attrs.field(kw_only=True)
-    """Which call of this tool by this agent it is, from 1, in the model's order: the same from run to run."""
-    began: bool = attrs.field(default=False, init=False)
-    """Whether the body has begun, in its thread if it has one."""
-    abandoned: bool = attrs.field(default=False, init=False)
-    """Whether the call was cancelled while its thread ran, and the thread was left behind."""
+GUIDANCE_ORDER = 189
+"""Where the guidance of a tool stands that has no place of its own in `creche.prompt.SECTION_ORDERS`."""
 
 
 @attrs.frozen
@@ -61,6 +47,16 @@ class Binder(Protocol):
           InvalidArgumentsError: With every problem.
         """
         ...
+
+
+def _check_timeout(tool: "Tool", _attribute: object, timeout: float | None) -> None:
+    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
+        raise ValueError(f"tool {tool.name!r}: timeout is a number of seconds above 0, not {timeout!r}")
+
+
+def _check_count(tool: "Tool", attribute: "attrs.Attribute[Any]", count: int | None) -> None:
+    if count is not None and count < 1:
+        raise ValueError(f"tool {tool.name!r}: {attribute.name} is 1 or more, not {count!r}")
 
 
 def _schema_text(parameters: str | Mapping[str, object]) -> str:
@@ -95,6 +91,17 @@ class Tool:
     """Whether a sync body is quick and pure enough to run in the loop, without a thread."""
     abandon: bool = attrs.field(default=False, kw_only=True)
     """Whether a cancelled block may end while a sync body still runs in its thread; a `Fault` names it then."""
+    timeout: float | None = attrs.field(default=None, validator=_check_timeout, kw_only=True)
+    """Seconds after which a body is cancelled and its call fails, without the time for which it waited to begin or for an
+    approval. A sync body ends then if it is to be abandoned, or asks `trio.from_thread.check_cancelled` itself."""
+    at_once: int | None = attrs.field(default=None, validator=_check_count, kw_only=True)
+    """How many of its bodies may run at once, whoever calls them, in one program; ``None`` sets no limit."""
+    longest_result: int = attrs.field(default=LONGEST_RESULT, validator=_check_count, kw_only=True)
+    """Characters of text that the model is shown of a result; all of a longer one is kept in a file, if the agent has
+    tools that read it."""
+    guidance: str = attrs.field(default="", kw_only=True)
+    """Habits that its description cannot tell, such as when another tool is better: a section ``tool:<name>`` of the
+    prompt, wherever the tool is visible. Braces in it stay as they are."""
     _shape: FunctionShape | None = attrs.field(default=None, kw_only=True, repr=False, alias="shape")
     entry_shape: ClassVar[Literal["named"]] = "named"
 
@@ -108,6 +115,11 @@ class Tool:
         if (self.inline or self.abandon) and self.waits:
             option = "inline" if self.inline else "abandon"
             raise TypeError(f"tool {self.name!r}: {option}=True is for sync bodies, and this one is async")
+
+    @functools.cached_property
+    def limiter(self) -> trio.CapacityLimiter | None:
+        """What `at_once` stands for."""
+        return None if self.at_once is None else trio.CapacityLimiter(self.at_once)
 
     @functools.cached_property
     def schema(self) -> ToolSchema:
@@ -147,6 +159,24 @@ class Tool:
             except ValueError as error:
                 raise RegistryError(f"tool {self.name!r} cannot be called: {error}") from error
 
+    def on_registered(self, registry: Registry, registration: Registration) -> None:
+        """Register the guidance beside the tool, for as long as that stands."""
+        if self.guidance:
+            section = guidance_of(self, registry)
+            beside = registry.insert(section, registration.scope, registration.owner)
+            registration.after_undo = lambda _: beside.undo()
+
+
+def guidance_of(tool: Tool, registry: Registry) -> Section:
+    """Return the section with the guidance of a tool, empty where the tool is not visible."""
+    from ._visible import VISIBLE
+
+    def text(context: AssembleContext) -> str:
+        return tool.guidance if registry.read(VISIBLE, context.scope).tools.get(tool.name) is tool else ""
+
+    name = f"tool:{tool.name}"
+    return Section(name, order=SECTION_ORDERS.get(name, GUIDANCE_ORDER), text=text, interpolate=False)
+
 
 def _is_async(body: Callable[..., object]) -> bool:
     """Tell whether a callable is a coroutine function under its decorators, or an object that is called like one."""
@@ -166,6 +196,10 @@ def tool(
     parallel: bool = False,
     inline: bool = False,
     abandon: bool = False,
+    timeout: float | None = None,
+    at_once: int | None = None,
+    longest_result: int = LONGEST_RESULT,
+    guidance: str = "",
 ) -> Callable[[Callable[..., object]], Tool]: ...
 def tool(
     function: Callable[..., object] | None = None,
@@ -176,6 +210,10 @@ def tool(
     parallel: bool = False,
     inline: bool = False,
     abandon: bool = False,
+    timeout: float | None = None,
+    at_once: int | None = None,
+    longest_result: int = LONGEST_RESULT,
+    guidance: str = "",
 ) -> Tool | Callable[[Callable[..., object]], Tool]:
     """Make a tool of a typed function: its name, its docstring and its signature are what the model sees.
 
@@ -189,6 +227,10 @@ def tool(
       parallel: Whether its calls may overlap with those of other parallel tools.
       inline: Run a sync body in the loop: for what is quick and pure. It cannot be cancelled.
       abandon: Let a cancelled block end while a sync body still runs in its thread.
+      timeout: Seconds after which a body is cancelled and its call fails.
+      at_once: How many of its bodies may run at once in one program, whoever calls them.
+      longest_result: Characters of text that the model is shown of a result.
+      guidance: A section of the prompt wherever the tool is visible.
 
     Raises:
       ValueError: The name is one that no provider takes.
@@ -215,6 +257,10 @@ def tool(
             parallel=parallel,
             inline=inline,
             abandon=abandon,
+            timeout=timeout,
+            at_once=at_once,
+            longest_result=longest_result,
+            guidance=guidance,
             shape=shape,
         )
 

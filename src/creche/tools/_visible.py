@@ -5,6 +5,8 @@ restrictions, then k's own tools over it. A restriction is read chain-blind: wha
 inherits, never what it declares itself.
 Rule 2: the request's schemas and the look-up of a call read the same view, so what is hidden is stopped.
 Rule 3: a filter holds for names, also for one that goes and comes back.
+Rule 4: ``run_code`` is never visible and no filter concerns it: the presentation adds it to what the model calls
+itself. Native: all visible tools. Code: ``run_code`` alone, through which programs call the visible ones. Hybrid: both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +15,7 @@ from typing import ClassVar, Literal, cast, get_args
 
 import attrs
 
-from creche.errors import PluginError, RegistryError
+from creche.errors import PluginError, PromptError, RegistryError
 from creche.prompt import AssembleContext, ToolProvider, ToolSchemas
 from creche.scope import Derivation, Level, Registry, ScopeKey, place_name, scope_parent_of
 
@@ -35,7 +37,7 @@ class Restriction:
 
     def lets_through(self, name: str) -> bool:
         """Tell whether a tool of this name stays visible."""
-        return name not in self.deny and (self.allow is None or name in self.allow)
+        return name == RUN_CODE or (name not in self.deny and (self.allow is None or name in self.allow))
 
     def check_registration(self, registry: Registry, scope: ScopeKey | None) -> None:
         """Refuse what would not do what its author thinks.
@@ -98,7 +100,8 @@ class Presentation:
     """An entry: how the tools of a scope and all below it are shown to the model. Made by `present_as`."""
 
     mode: Mode
-    """``native``: each tool is one the model calls directly."""
+    """``native``: each tool is one the model calls directly. ``code``: it calls ``run_code`` alone, whose programs call the
+    tools. ``hybrid``: both."""
     entry_shape: ClassVar[Literal["named"]] = "named"
 
     @property
@@ -115,11 +118,25 @@ class Presentation:
         """
         if scope is None:
             raise RegistryError("a presentation needs a scope: native is what holds everywhere already")
-        if self.mode != "native":
+        if self.mode != "native" and not registry.merge(CodeTool, scope):
             raise PluginError(
-                f"present_as({self.mode!r}) at {place_name(scope)} needs the plugin code_mode(), "
-                "which this version of creche does not have"
+                f"present_as({self.mode!r}) at {place_name(scope)} needs the plugin code_mode() of creche.codemode, "
+                "mounted there or above"
             )
+
+
+@attrs.frozen(eq=False)
+class CodeTool:
+    """An entry: the tool ``run_code``, for the presentations of a scope and all below it. Code mode registers it."""
+
+    tool: Tool
+    """The tool; its name is ``run_code``."""
+    entry_shape: ClassVar[Literal["named"]] = "named"
+
+    @property
+    def name(self) -> str:
+        """``"run_code"``: the nearest one counts."""
+        return RUN_CODE
 
 
 def present_as(mode: Mode) -> Presentation:
@@ -135,21 +152,30 @@ def present_as(mode: Mode) -> Presentation:
 
 @attrs.frozen(eq=False)
 class VisibleTools:
-    """The tools a scope sees."""
+    """The tools a scope sees, and how the model is shown them."""
 
     tools: Mapping[str, Tool]
-    """By name."""
+    """The visible ones, by name."""
     known_names: frozenset[str] = attrs.field(kw_only=True)
     """Names of all tools of the chain, also of those that are restricted away."""
+    direct: Mapping[str, Tool] = attrs.field(kw_only=True)
+    """Those that the model calls itself, by name; programs call the visible ones."""
+    mode: Mode = attrs.field(kw_only=True)
+    """How they are presented."""
+    presented_at: ScopeKey | None = attrs.field(default=None, kw_only=True)
+    """The scope that says so, if one does."""
     schemas: ToolSchemas = attrs.field(kw_only=True)
-    """What the model is told about them."""
+    """What the request says about those that the model calls itself."""
 
 
 def _derive_visible(levels: tuple[Level, ...]) -> VisibleTools:
     visible: dict[str, Tool] = {}
     known: set[str] = set()
+    mode: Mode = "native"
+    presented_at: ScopeKey | None = None
+    code: Tool | None = None
     for level in levels:
-        tools, restrictions = level.tables
+        tools, restrictions, presentations, code_tools = level.tables
         for registration in restrictions:
             restriction = registration.entry
             assert isinstance(restriction, Restriction), "the table holds one kind"
@@ -159,11 +185,37 @@ def _derive_visible(levels: tuple[Level, ...]) -> VisibleTools:
             assert isinstance(entry, Tool), "the table holds one kind"
             visible[entry.name] = entry
             known.add(entry.name)
-    schemas = ToolSchemas([each.schema for each in visible.values()], known_names=known)
-    return VisibleTools(MappingProxyType(visible), known_names=frozenset(known), schemas=schemas)
+        for registration in presentations:
+            presentation = registration.entry
+            assert isinstance(presentation, Presentation), "the table holds one kind"
+            mode, presented_at = presentation.mode, level.scope
+        for registration in code_tools:
+            code_tool = registration.entry
+            assert isinstance(code_tool, CodeTool), "the table holds one kind"
+            code = code_tool.tool
+    seen = MappingProxyType(visible)
+    if mode == "native":
+        direct: Mapping[str, Tool] = seen
+        shown = known
+    else:
+        added = {} if code is None else {RUN_CODE: code}
+        direct = MappingProxyType(added if mode == "code" else {**visible, **added})
+        shown = {RUN_CODE} if mode == "code" else {*known, RUN_CODE}
+    return VisibleTools(
+        seen,
+        known_names=frozenset(known),
+        direct=direct,
+        mode=mode,
+        presented_at=presented_at,
+        schemas=ToolSchemas(
+            [each.schema for each in direct.values()],
+            known_names=shown,
+            orders_from=presented_at if mode == "code" else None,
+        ),
+    )
 
 
-VISIBLE: Derivation[VisibleTools] = Derivation((Tool, Restriction), derive=_derive_visible)
+VISIBLE: Derivation[VisibleTools] = Derivation((Tool, Restriction, Presentation, CodeTool), derive=_derive_visible)
 """The tools a scope sees, for ``registry.read``."""
 
 
@@ -172,19 +224,33 @@ def visible(registry: Registry, scope: ScopeKey | None) -> Mapping[str, Tool]:
     return registry.read(VISIBLE, scope).tools
 
 
-def lost_sight(registry: Registry, scope: ScopeKey | None, tool: Tool) -> str | None:
-    """Return a sentence for the model if a scope does not see a tool any more; ``None`` if it does."""
-    tools = visible(registry, scope)
+def lost_sight(registry: Registry, scope: ScopeKey | None, tool: Tool, *, direct: bool) -> str | None:
+    """Return a sentence for the model if a scope does not see a tool any more; ``None`` if it does.
+
+    Args:
+      registry: The shared registry.
+      scope: The scope.
+      tool: The tool that was found.
+      direct: Whether the model itself calls it, and no program of the model.
+    """
+    seen = registry.read(VISIBLE, scope)
+    tools = seen.direct if direct else seen.tools
     if tools.get(tool.name) is tool:
         return None
     gone = f"tool {tool.name!r} was taken away or replaced before the call began."
     return f"{gone} Visible: {', '.join(sorted(tools)) or '(none)'}"
 
 
-def native_provider(registry: Registry) -> ToolProvider:
-    """Return the provider that puts the visible tools into every assembly; the host registers it."""
+def tool_provider(registry: Registry) -> ToolProvider:
+    """Return the provider that puts what the model calls itself into every assembly; the host registers it."""
 
     def provide(context: AssembleContext) -> ToolSchemas:
-        return registry.read(VISIBLE, context.scope).schemas
+        seen = registry.read(VISIBLE, context.scope)
+        if seen.mode != "native" and RUN_CODE not in seen.direct:
+            raise PromptError(
+                f"tools are presented as {seen.mode!r} at {place_name(seen.presented_at)}, and the plugin code_mode() "
+                "is not mounted there or above any more"
+            )
+        return seen.schemas
 
     return ToolProvider(provide)

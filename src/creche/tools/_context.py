@@ -1,0 +1,199 @@
+"""What a body can know of the call it serves, and what it can say besides its result.
+
+Rule 1: what a body defers joins the history after all results of the step, calls in the model's order, what is
+part of a call in the order in which it was called. A call that failed keeps what it deferred; one that `Block`
+took back does not.
+Rule 2: a call concludes the turn only if it succeeds.
+Rule 3: the time that a call waits for an approval counts towards no time limit, neither its own nor that of a call
+that it is part of.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+import trio
+
+from creche._util import final
+from creche.messages import Part, UserMessage
+from creche.prompt import AgentView
+from creche.scope import Notification, Registry, ScopeKey
+
+if TYPE_CHECKING:
+    from ._lane import Lane
+    from ._tool import Tool
+
+DEFERRED_SOURCE = "tool"
+"""Source of the messages that a body defers."""
+
+
+@attrs.frozen
+class ToolProgressed(Notification):
+    """A body says how far it is; dispatched at its agent's scope. Not logged."""
+
+    wire_name: ClassVar[str] = "tools/progressed"
+    agent_path: str
+    """Path of the agent; ``""`` if a program calls the tool without one."""
+    call_id: str = attrs.field(kw_only=True)
+    """Id of the call."""
+    name: str = attrs.field(kw_only=True)
+    """Name of the tool."""
+    text: str = attrs.field(kw_only=True)
+    """What it does at the moment, for people."""
+    done: float | None = attrs.field(default=None, kw_only=True)
+    """How much is done, if that can be told."""
+    total: float | None = attrs.field(default=None, kw_only=True)
+    """How much there is to do, in the same unit."""
+
+
+async def _nothing() -> None:
+    """Wait for nothing."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class CallStep:
+    """What the calls of one step share."""
+
+    offered: frozenset[str] | None = None
+    """Names of the tools in the step's request; ``None`` when there was none, so that the view alone decides."""
+    inside: "Mapping[str, Tool] | None" = None
+    """The tools that its prompt described to programs, by name; ``None`` when there was no prompt."""
+    counts: dict[str, int] = attrs.field(factory=dict[str, int])
+    """How often the agent has called each tool; added to, in the model's order."""
+    checkpoint: Callable[[], Awaitable[None]] = _nothing
+    """Awaited before a body begins: its record is durable by then."""
+
+
+class TimeLimit:
+    """A cancel scope with a deadline that stands still while somebody thinks about an approval."""
+
+    __slots__ = ("_left", "_pauses", "scope")
+
+    def __init__(self, seconds: float) -> None:
+        self.scope: trio.CancelScope = trio.CancelScope(deadline=trio.current_time() + seconds)
+        """What the deadline ends."""
+        self._pauses = 0
+        self._left = 0.0
+
+    def pause(self) -> None:
+        """Stop the clock, once more than it was resumed."""
+        if self._pauses == 0:
+            self._left = self.scope.deadline - trio.current_time()
+            self.scope.deadline = math.inf
+        self._pauses += 1
+
+    def resume(self) -> None:
+        """Let it run again, when this was called as often as `pause`."""
+        self._pauses -= 1
+        if self._pauses == 0:
+            self.scope.deadline = trio.current_time() + self._left
+
+
+@final
+@attrs.define(eq=False)
+class ToolContext:
+    """What a body can know of the call it serves; injected into a parameter annotated with this class."""
+
+    agent: AgentView | None
+    """The agent that calls; ``None`` when a program calls the tool without one."""
+    registry: Registry = attrs.field(kw_only=True, repr=False)
+    """The shared registry."""
+    call_id: str = attrs.field(kw_only=True)
+    """Id of the call."""
+    name: str = attrs.field(default="", kw_only=True)
+    """Name of the tool that was called."""
+    number: int = attrs.field(kw_only=True)
+    """Which call of this tool by this agent it is, from 1, in the model's order: the same from run to run."""
+    parent: "ToolContext | None" = attrs.field(default=None, kw_only=True, repr=False)
+    """The call that this one is part of, such as that of ``run_code``; ``None`` if the model made it itself."""
+    step: CallStep | None = attrs.field(default=None, kw_only=True, repr=False)
+    """What the calls of its step share; ``None`` when a program calls the tool without a step."""
+    began: bool = attrs.field(default=False, init=False)
+    """Whether the body has begun, in its thread if it has one."""
+    abandoned: bool = attrs.field(default=False, init=False)
+    """Whether the call was cancelled while its thread ran, and the thread was left behind."""
+    said: str = attrs.field(default="", init=False, repr=False)
+    """What is told to the model if the call is cancelled or takes too long, such as what a process had printed until
+    then. Set by the body, as often as it likes."""
+    concluded: bool = attrs.field(default=False, init=False)
+    """Whether the body wants the turn to end here."""
+    _deferred: "list[UserMessage | ToolContext]" = attrs.field(factory=list["UserMessage | ToolContext"], init=False)
+    _limits: list[TimeLimit] = attrs.field(factory=list[TimeLimit], init=False)
+    _lane: "Lane | None" = attrs.field(default=None, init=False)
+
+    @property
+    def scope(self) -> ScopeKey | None:
+        """The scope of the agent that calls."""
+        return None if self.agent is None else self.agent.scope
+
+    def defer(self, message: str | UserMessage | Iterable[Part]) -> None:
+        """Leave a message that joins the history after the results of this step. Synchronous."""
+        self._deferred.append(
+            message if isinstance(message, UserMessage) else UserMessage(message, source=DEFERRED_SOURCE)
+        )
+
+    @property
+    def deferred(self) -> Sequence[UserMessage]:
+        """What was deferred, by this call and by those that are part of it, in order."""
+        if not self._deferred:  # the usual case
+            return ()
+        found: list[UserMessage] = []
+        for each in self._deferred:
+            if isinstance(each, ToolContext):
+                found += each.deferred
+            else:
+                found.append(each)
+        return found
+
+    def conclude(self) -> None:
+        """Let the turn end with this step, if the call succeeds; what is to join the next step is still answered."""
+        self.concluded = True
+
+    def progress(self, text: str, *, done: float | None = None, total: float | None = None) -> None:
+        """Say how far it is, for who watches; the model does not see it. Synchronous, in the task of the body.
+
+        Args:
+          text: What is done at the moment.
+          done: How much is done.
+          total: How much there is to do, in the same unit.
+        """
+        path = "" if self.agent is None else self.agent.path
+        told = ToolProgressed(path, call_id=self.call_id, name=self.name, text=text, done=done, total=total)
+        self.registry.emit(told, at=self.scope)
+
+    @contextmanager
+    def time_limit(self, seconds: float) -> Iterator[trio.CancelScope]:
+        """Cancel the block after some seconds, in which waiting for an approval does not count.
+
+        The scope's ``cancelled_caught`` tells afterwards whether that happened.
+        """
+        limit = TimeLimit(seconds)
+        self._limits.append(limit)
+        try:
+            with limit.scope:
+                yield limit.scope
+        finally:
+            self._limits.remove(limit)
+
+    @contextmanager
+    def waiting_for_approval(self) -> Iterator[None]:
+        """Let no time limit run during the block."""
+        limits: list[TimeLimit] = []
+        call: ToolContext | None = self
+        while call is not None:
+            limits += call._limits
+            call = call.parent
+        for limit in limits:
+            limit.pause()
+        try:
+            yield
+        finally:
+            for limit in limits:
+                limit.resume()
+
+    def drop_deferred(self, count: int) -> None:
+        """Forget the first messages that were deferred, and that the turn was to end. For `Block`."""
+        del self._deferred[:count]
+        self.concluded = False
