@@ -39,9 +39,10 @@ class Program:
     tools: frozenset[str]
     """Names of the tools that it may call, each as ``await tools.name(...)`` or ``await tools["name"](...)``."""
     call: Callable[[str, str], Awaitable[str]]
-    """Contract: given the name of a tool and the keyword arguments as JSON text, returns the value as JSON text. A
-    `creche.errors.ToolError` that it raises is raised in the program as a ``ToolCallError`` with its text. Calls may overlap, each in a task of its own; whoever
-    runs the program cancels them and waits for them when the program is over, however it is."""
+    """Contract: given the name of a tool and the keyword arguments as JSON text, gives the value as JSON text. It is called
+    in the order of the program's calls, at once; what it returns is awaited in a task of its own, so calls overlap. A
+    `creche.errors.ToolError` that this raises is raised in the program as a ``ToolCallError`` with its text. When the
+    program is over, however it is, whoever runs it cancels the calls that are left, and waits for them."""
     emit: Callable[[str], None]
     """Contract: synchronous; given what the program prints as it is printed, in order, in the task of trio."""
     limits: CodeLimits

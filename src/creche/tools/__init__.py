@@ -9,7 +9,6 @@ from ._approval import (
     Refuse as Refuse,
 )
 from ._batch import run_calls as run_calls
-from ._body import timed_out as timed_out
 from ._context import CallStep as CallStep, ToolContext as ToolContext, ToolProgressed as ToolProgressed
 from ._limit import LONGEST_RESULT as LONGEST_RESULT, ResultFolder as ResultFolder
 from ._nested import call_tool as call_tool
@@ -84,7 +83,6 @@ __all__ = [
     "present_as",
     "restrict",
     "run_calls",
-    "timed_out",
     "tool",
     "tool_provider",
     "visible",

@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from creche.errors import (
+    CodeError,
     CrecheError,
     InvalidArgumentsError,
     LimitReachedError,
@@ -257,6 +258,8 @@ def _code_of(error: Exception) -> str:
             return "retry"
         case InvalidArgumentsError():
             return "invalid-arguments"
+        case CodeError():
+            return f"code-{error.kind.replace('_', '-')}"
         case CrecheError():
             return "failed"
         case _:

@@ -16,10 +16,16 @@ MOST_AT_ONCE = 10
 """How many calls that are part of one call may run at once."""
 
 
-@attrs.frozen(eq=False)
-class _Waiter:
+@attrs.define(eq=False)
+class Place:
+    """One call's place in the order."""
+
     overlaps: Callable[[], bool]
-    turn: trio.Event = attrs.field(factory=trio.Event)
+    """Tells whether the call may run while others do."""
+    has_turn: bool = False
+    """Whether its turn has come."""
+    came: trio.Event | None = None
+    """Set when it comes, if somebody waits for it."""
 
 
 class Lane:
@@ -32,45 +38,40 @@ class Lane:
         """How many calls were made."""
         self._running = 0
         self._alone = False
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[Place] = deque()
+
+    def join(self, overlaps: Callable[[], bool]) -> Place:
+        """Take the next place in the order. Synchronous; whoever has one goes on to `turn`, or holds up the others."""
+        self.made += 1
+        place = Place(overlaps)
+        self._waiting.append(place)
+        self._go_on()
+        return place
 
     @asynccontextmanager
-    async def turn(self, overlaps: Callable[[], bool]) -> AsyncIterator[None]:
-        """Wait for the turn of a call, which lasts as long as the block.
-
-        Args:
-          overlaps: Tells whether the call may run while others do.
-        """
-        if self._waiting or not self._begin(overlaps):
-            waiter = _Waiter(overlaps)
-            self._waiting.append(waiter)
-            try:
-                await waiter.turn.wait()
-            except BaseException:
-                if waiter.turn.is_set():
-                    self._end()
-                else:
-                    self._waiting.remove(waiter)
-                    self._go_on()
-                raise
+    async def turn(self, place: Place) -> AsyncIterator[None]:
+        """Wait for the turn of a call, which lasts as long as the block."""
         try:
+            if not place.has_turn:
+                place.came = trio.Event()
+                await place.came.wait()
             yield
         finally:
-            self._end()
-
-    def _begin(self, overlaps: Callable[[], bool]) -> bool:
-        """Let a call begin if it can now."""
-        alone = not overlaps()
-        if self._running and (alone or self._alone or self._running >= MOST_AT_ONCE):
-            return False
-        self._running += 1
-        self._alone = alone
-        return True
-
-    def _end(self) -> None:
-        self._running -= 1
-        self._go_on()
+            if place.has_turn:
+                self._running -= 1
+            else:
+                self._waiting.remove(place)
+            self._go_on()
 
     def _go_on(self) -> None:
-        while self._waiting and self._begin(self._waiting[0].overlaps):
-            self._waiting.popleft().turn.set()
+        """Give everybody a turn whose turn it is."""
+        while self._waiting:
+            place = self._waiting[0]
+            alone = not place.overlaps()
+            if self._running and (alone or self._alone or self._running >= MOST_AT_ONCE):
+                return
+            self._waiting.popleft()
+            self._running += 1
+            self._alone, place.has_turn = alone, True
+            if place.came is not None:
+                place.came.set()

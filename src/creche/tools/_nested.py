@@ -1,5 +1,7 @@
 """Calls that are part of another call, such as those of a program."""
 
+from collections.abc import Awaitable
+
 from creche.errors import AgentError
 from creche.messages import ImagePart, TextPart, ToolCall, ToolMessage, UserMessage
 from creche.prompt import AgentView
@@ -13,10 +15,10 @@ from ._stages import ToolOutcome, unfinished
 from ._visible import VISIBLE
 
 
-async def call_tool(context: ToolContext, name: str, arguments: str) -> ToolOutcome:
+def call_tool(context: ToolContext, name: str, arguments: str) -> Awaitable[ToolOutcome]:
     """Call a tool as a part of a call that runs. It goes through the same pipeline as one of the model.
 
-    Several may be under way at once, each in a task of its own; they begin in the order in which this was called, and
+    Several may be under way at once, each awaited in a task of its own; they begin in the order in which this was called, and
     overlap as their tools allow. Each has its two records in the log. Images, which only a model can see, and what the
     call defers join the history after the results of the step.
 
@@ -26,25 +28,29 @@ async def call_tool(context: ToolContext, name: str, arguments: str) -> ToolOutc
       arguments: The arguments, as JSON text.
 
     Returns:
-      The outcome; every failure is one.
+      What gives the outcome, to be awaited at once; every failure of the call is one. It raises `StoreError` if the log
+      could not be made durable, so that the body did not begin.
 
     Raises:
       AgentError: There is no step that the call could be part of.
-      StoreError: The log could not be made durable, so the body did not begin.
     """
     agent, step = context.agent, context.step
     if agent is None or step is None:
         raise AgentError(
             f"call {context.call_id!r} is not part of a step of an agent, so no other call can be part of it"
         )
-    if context._lane is None:
-        context._lane = Lane()
-    lane = context._lane
-    lane.made += 1
+    registry = context.registry
+
+    def overlaps() -> bool:
+        tool = registry.read(VISIBLE, agent.scope).tools.get(name)
+        return tool is not None and tool.parallel
+
+    lane = context._lane = context._lane or Lane()
+    place = lane.join(overlaps)
     number = step.counts[name] = step.counts.get(name, 0) + 1
     inner = ToolContext(
         agent,
-        registry=context.registry,
+        registry=registry,
         call_id=f"{context.call_id}:code:{lane.made}",
         name=name,
         number=number,
@@ -52,22 +58,27 @@ async def call_tool(context: ToolContext, name: str, arguments: str) -> ToolOutc
         step=step,
     )
     context._deferred.append(inner)
+    call = ToolCall(inner.call_id, name=name, arguments=arguments)
 
-    def overlaps() -> bool:
-        tool = context.registry.read(VISIBLE, agent.scope).tools.get(name)
-        return tool is not None and tool.parallel
+    async def finish() -> ToolOutcome:
+        async with lane.turn(place):
+            outcome = await _run(inner, agent, step, call)
+        _hand_on(inner, context, outcome)
+        return outcome
 
-    async with lane.turn(overlaps):
-        outcome = await _run(inner, agent, step, ToolCall(inner.call_id, name=name, arguments=arguments))
+    return finish()
+
+
+def _hand_on(inner: ToolContext, context: ToolContext, outcome: ToolOutcome) -> None:
+    """Give what came besides the outcome to the call that it is part of."""
     if outcome.is_error:
         inner.concluded = False
     elif inner.concluded:
         context.conclude()
     images = [part for part in outcome.parts if isinstance(part, ImagePart)]
     if images:
-        about = TextPart(f"What {name!r} returned in call {inner.call_id!r}:")
+        about = TextPart(f"What {inner.name!r} returned in call {inner.call_id!r}:")
         inner.defer(UserMessage((about, *images), source=DEFERRED_SOURCE))
-    return outcome
 
 
 async def _run(inner: ToolContext, agent: AgentView, step: CallStep, call: ToolCall) -> ToolOutcome:

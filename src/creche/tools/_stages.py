@@ -34,8 +34,8 @@ class ToolOutcome:
     code: str = attrs.field(default="", kw_only=True)
     """``""`` for a success, else the kind of error: ``"unknown-tool"``, ``"invalid-arguments"``, ``"denied"``,
     ``"approval-refused"``, ``"approval-unanswered"``, ``"failed"``, ``"retry"``, ``"timeout"``, ``"exception"``,
-    ``"invalid-result"``, ``"blocked"``, ``"cancelled"``, ``"not-started"``, ``"abandoned"``, ``"internal"``, the code of
-    a limit, or one that the body chose."""
+    ``"invalid-result"``, ``"blocked"``, ``"code-"`` and the kind of a `CodeError`, ``"cancelled"``, ``"not-started"``,
+    ``"abandoned"``, ``"internal"``, the code of a limit, or one that the body chose."""
     json_text: str | None = attrs.field(default=None, kw_only=True, repr=False)
     """The value that the body returned as canonical JSON, which is what a program is given; ``None`` if it returned a text
     or parts, or failed, and then a program is given `text`."""
