@@ -1,6 +1,7 @@
 """Approvals in a whole program: children ask upwards, the log says who decided, the project remembers."""
 
 import json
+from functools import partial
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ from creche import AgentSpec, Plugin, Preset, open_host, tool
 from creche.errors import PluginError
 from creche.models import ScriptedModel, call, say
 from creche.plugins.approvals import ask_before, remember_approvals
-from creche.subagents import fork, spawn
+from creche.subagents import delegation, fork, spawn
 from creche.testing import check_log
 from creche.tools import Allow, Approver, Refuse
 
@@ -50,19 +51,17 @@ SUBJECT = ask_before("push", reason="It is public.", subject=lambda execution: f
 async def test_children_of_every_depth_ask_whoever_is_above_with_their_own_path():
     """Rule: a request goes up the scope chain; agents of one name in two places are told apart."""
     boss = Boss()
-    model = ScriptedModel({path: pushes("main") for path in ("lead/a", "lead/a/x", "lead/b/x", "lead/b")})
-
-    async def in_tree(parent, name):
-        await spawn(parent, "Push.", name=name)
-
-    async with (
-        open_host(model=model, plugins=[SUBJECT, boss.plugin, Plugin("push", setup=[push])]) as host,
-        host.open_agent(AgentSpec("lead")) as lead,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(in_tree, lead, "a")
-        nursery.start_soon(in_tree, lead, "b")
-    assert sorted(boss.asked) == [("lead/a", "push main"), ("lead/b", "push main")]
+    delegate = [call("subagent", description="push", prompt="Push.") for _ in range(2)]
+    paths = [f"lead/{name}/subagent-{number}" for name in "ab" for number in (1, 2)]
+    model = ScriptedModel(
+        {f"lead/{name}": [delegate, say("done")] for name in "ab"} | {path: pushes("main") for path in paths}
+    )
+    plugins = [SUBJECT, boss.plugin, Plugin("push", setup=[push]), delegation()]
+    async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("lead")) as lead:
+        async with trio.open_nursery() as nursery:
+            for name in "ab":
+                nursery.start_soon(partial(spawn, lead, "Push.", name=name))
+    assert sorted(boss.asked) == [(path, "push main") for path in paths]
 
 
 async def test_a_headless_tree_does_not_hang_and_the_reason_is_typed():
@@ -143,7 +142,7 @@ async def test_nothing_else_is_remembered(tmp_path, answer):
 async def test_a_file_that_is_no_list_is_refused_with_a_sentence(tmp_path, content):
     file = tmp_path / "approvals.json"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(PluginError, match="^remember_approvals: .*approvals.json"):
+    with pytest.raises(PluginError, match=r"^remember_approvals: .*approvals\.json"):
         async with open_host(model=ScriptedModel({}), plugins=[remember_approvals(file)]):
             raise AssertionError
     assert file.exists()
