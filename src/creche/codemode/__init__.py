@@ -2,6 +2,9 @@
 
 from creche._util import publish
 
+from ._bubblewrap import BubblewrapRuntime as BubblewrapRuntime
+from ._monty import MontyRuntime as MontyRuntime
+from ._plugin import code_mode as code_mode
 from ._runtime import (
     CodeLimits as CodeLimits,
     CodeRuntime as CodeRuntime,
@@ -10,14 +13,19 @@ from ._runtime import (
     ProgramFailure as ProgramFailure,
     RunProgram as RunProgram,
 )
+from ._stubs import render_stubs as render_stubs
 
 __all__ = [
+    "BubblewrapRuntime",
     "CodeLimits",
     "CodeRuntime",
+    "MontyRuntime",
     "Program",
     "ProgramEnd",
     "ProgramFailure",
     "RunProgram",
+    "code_mode",
+    "render_stubs",
 ]
 
 publish(globals(), __name__)

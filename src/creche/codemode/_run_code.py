@@ -1,0 +1,139 @@
+"""The tool ``run_code``: one program, the calls it makes, and what the model is told of it.
+
+Rule 1: the model is told what the program printed, then what it returned: a text as it is, anything else as JSON.
+Nothing else of the program enters the history; what its calls returned is in the log.
+Rule 2: what it printed is told however it ends.
+Rule 3: the time that its calls wait for an approval does not count towards its timeout.
+"""
+
+import json
+from collections.abc import Awaitable
+
+import attrs
+
+from creche._util import canonical_json, clean_text
+from creche.errors import CodeError, ToolFailed, ToolRetry
+from creche.messages import ImagePart
+from creche.tools import RUN_CODE, Tool, ToolContext, ToolOutcome, call_tool, tool, visible
+
+from ._runtime import CodeLimits, CodeRuntime, Program, ProgramEnd, RunProgram
+
+_DESCRIPTION = """Run a Python program that calls tools, and see what it prints and returns.
+
+The program is the body of an async function: use `await` and `return` at its top level. The tools are async
+functions of `tools`, which the system prompt lists; call them with keyword arguments, several at once with
+`asyncio.gather`. A call that fails raises ToolCallError. Only what the program prints and returns is shown to you, so
+print little: select, count and combine in the program. It starts fresh each time, and reaches no files, network or processes but through tools.{notes}
+
+Args:
+  code: The program.
+  description: What it does, in three to five words, for people who watch.
+  timeout: Seconds that it may take, {timeout:g} if absent, at most {longest:g}.
+"""
+
+
+@attrs.frozen
+class Timeouts:
+    """How long a program may take, in seconds."""
+
+    usual: float
+    """When the model does not say."""
+    longest: float
+    """Whatever the model says."""
+
+
+def make_run_code(runtime: CodeRuntime, run: RunProgram, *, limits: CodeLimits, timeouts: Timeouts) -> Tool:
+    """Return the tool ``run_code`` for a runtime that is being served."""
+
+    async def run_code(
+        code: str,
+        description: str,
+        context: ToolContext,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - what the model asks for
+    ) -> ToolOutcome:
+        if not description.strip():
+            raise ToolRetry("the description is empty; say in a few words what the program does")
+        if timeout is not None and timeout <= 0:
+            raise ToolRetry(f"timeout is {timeout:g} seconds, and a program needs more than none")
+        context.progress(description)
+        running = _Running(context, limits)
+        seconds = min(timeout or timeouts.usual, timeouts.longest)
+        end: ProgramEnd | None = None
+        try:
+            with context.time_limit(seconds):
+                end = await run(running.program(code))
+        finally:
+            context.said = running.printed
+        if end is None:
+            raise running.failed("timeout", f"it took longer than {seconds:g} seconds and was ended")
+        if end.failure is not None:
+            raise running.failed(end.failure, end.message)
+        return ToolOutcome(_told(running.printed, end.value))
+
+    notes = f" {runtime.notes.strip()}" if runtime.notes.strip() else ""
+    text = _DESCRIPTION.format(
+        notes=notes,
+        timeout=timeouts.usual,
+        longest=timeouts.longest,
+    )
+    run_code.__doc__ = text
+    return tool(name=RUN_CODE)(run_code)
+
+
+@attrs.define(eq=False)
+class _Running:
+    """One program while it runs."""
+
+    context: ToolContext
+    limits: CodeLimits
+    calls: int = 0
+    _pieces: list[str] = attrs.field(factory=list[str], init=False)
+
+    @property
+    def printed(self) -> str:
+        """What it has printed until now."""
+        return "".join(self._pieces)
+
+    def program(self, source: str) -> Program:
+        """Return the program, with the tools that the prompt of its step described and that are visible still."""
+        step, context = self.context.step, self.context
+        names = frozenset(visible(context.registry, context.scope))
+        if step is not None and step.inside is not None:
+            names &= step.inside.keys()
+        return Program(source=source, tools=names, call=self.call, emit=self._pieces.append, limits=self.limits)
+
+    def call(self, name: str, arguments: str) -> Awaitable[str]:
+        """Call a tool for the program."""
+        self.calls += 1
+        return (
+            self._too_many() if self.calls > self.limits.calls else self._call(call_tool(self.context, name, arguments))
+        )
+
+    async def _too_many(self) -> str:
+        raise ToolFailed(f"a program may call tools {self.limits.calls} times, and this one has")
+
+    async def _call(self, pending: Awaitable[ToolOutcome]) -> str:
+        outcome = await pending
+        if outcome.is_error:
+            raise ToolFailed(outcome.text.removeprefix("Error: "))
+        if outcome.json_text is not None:
+            return outcome.json_text
+        images = sum([isinstance(part, ImagePart) for part in outcome.parts])
+        if not images:
+            return canonical_json(outcome.text)
+        count = "1 image" if images == 1 else f"{images} images"
+        return canonical_json(f"{outcome.text}[{count}, shown to you when the program has ended]")
+
+    def failed(self, kind: str, message: str) -> CodeError:
+        """Return how it failed, with what it had printed."""
+        printed = f"\nIt had printed:\n{self.printed}" if self.printed else ""
+        return CodeError(f"the program failed ({kind}): {message}{printed}", kind=kind)
+
+
+def _told(printed: str, value: str | None) -> str:
+    returned = "" if value is None or value == "null" else value
+    if returned.startswith('"'):
+        returned = clean_text(json.loads(returned))
+    between = "\n" if printed and returned and not printed.endswith("\n") else ""
+    return f"{printed}{between}{returned}" or "The program ended; it printed nothing and returned nothing."

@@ -1,0 +1,353 @@
+"""The tool run_code, from a request to its result, on a runtime in the loop."""
+
+import pytest
+import trio
+
+from creche import AgentSpec, Plugin, Preset, open_host, tool
+from creche.codemode import CodeLimits, code_mode
+from creche.errors import PluginError, ToolFailed
+from creche.messages import ImagePart
+from creche.models import FunctionModel, ScriptedModel, call, say
+from creche.scope import Fault
+from creche.subagents import delegation, spawn
+from creche.testing import check_log
+from creche.tools import Allow, Approver, PreExecute, RequestApproval, ToolContext, restrict
+
+
+@tool(parallel=True)
+async def price(item: str) -> float:
+    """Price of an item in euros."""
+    await trio.sleep(1)
+    return {"tea": 2.5, "cake": 4.0}[item]
+
+
+@tool
+async def fail() -> str:
+    """Fail."""
+    raise ToolFailed("it is closed")
+
+
+def runs(*programs, **options):
+    """Return a model that runs programs one after the other and then says the last result."""
+    turns = [[call("run_code", code=program, description="a program", **options)] for program in programs]
+    return ScriptedModel({"clerk": [*turns, lambda request: [say(request.last_tool_text)]]})
+
+
+async def ask(loop_runtime, program, *, tools=(price, fail), setup=(), mode="code", **options):
+    """Let an agent run one program; return what the model was told, and the agent's log."""
+    async with (
+        open_host(model=runs(program, **options), plugins=[code_mode(loop_runtime)]) as host,
+        host.open_agent(AgentSpec("clerk", tools=tools, present_as=mode, setup=setup)) as clerk,
+    ):
+        text = (await clerk.ask("Go.")).text
+    check_log(clerk.session)
+    return text, clerk.session
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("return 1 + 1", "2"),
+        ("return 'a text'", "a text"),
+        ("return {'b': 1, 'a': [None, True]}", '{"b": 1, "a": [null, true]}'),
+        ("print('one'); print('two', 2)", "one\ntwo 2\n"),
+        ("print('one')\nreturn 2", "one\n2"),
+        ("print('one', end='')\nreturn 2", "one\n2"),
+        ("pass", "The program ended; it printed nothing and returned nothing."),
+        ("return None", "The program ended; it printed nothing and returned nothing."),
+        ("return 'lone \\ud800 surrogate'", "lone \ufffd surrogate"),
+        ("1 / 0", "Error: the program failed (exception): ZeroDivisionError: division by zero"),
+        (
+            "print('so far')\nraise ValueError('no')",
+            "Error: the program failed (exception): ValueError: no\nIt had printed:\nso far\n",
+        ),
+        ("return await tools.price(item='tea')", "2.5"),
+        ("return await tools['price'](item='tea')", "2.5"),
+        ("return await asyncio.gather(tools.price(item='tea'), tools.price(item='cake'))", "[2.5, 4.0]"),
+        ("await tools.fail()", "Error: the program failed (exception): ToolCallError: it is closed"),
+        (
+            "try:\n    await tools.fail()\nexcept ToolCallError as error:\n    return f'caught: {error}'",
+            "caught: it is closed",
+        ),
+        (
+            "await tools.price(item=3)",
+            "Error: the program failed (exception): ToolCallError: invalid arguments for 'price': item: must be a string, not 3",
+        ),
+        ("await tools.nope()", "Error: the program failed (exception): AttributeError: there is no tool 'nope'"),
+    ],
+)
+async def test_the_model_is_told_what_was_printed_and_returned(loop_runtime, autojump_clock, program, text):
+    told, _ = await ask(loop_runtime, program)
+    assert told == text
+
+
+async def test_calls_of_a_program_are_in_the_log_and_not_in_the_history(loop_runtime, autojump_clock):
+    program = "return sum(await asyncio.gather(tools.price(item='tea'), tools.price(item='cake')))"
+    began = trio.current_time()
+    text, log = await ask(loop_runtime, program)
+    assert text == "6.5"
+    assert trio.current_time() - began == pytest.approx(1), "both at the same time"
+    assert [record.data.name for record in log.records("tool/code-call")] == ["price", "price"]
+    assert {record.data.message.text for record in log.records("tool/code-result")} == {"2.5", "4.0"}
+    assert [message.name for message in log.tool_results()] == ["run_code"]
+
+
+async def test_the_prompt_says_what_programs_can_call(loop_runtime, autojump_clock):
+    prompts: list[str] = []
+
+    def answer(request):
+        prompts.append(request.system)
+        return [say("ok")]
+
+    spec = AgentSpec("clerk", tools=[price], present_as="code")
+    async with open_host(model=FunctionModel(answer), plugins=[code_mode(loop_runtime)], identity=False) as host:
+        async with host.open_agent(spec) as clerk:
+            await clerk.ask("?")
+        async with host.open_agent(AgentSpec("hybrid", tools=[price], present_as="hybrid")) as hybrid:
+            await hybrid.ask("?")
+        async with host.open_agent(AgentSpec("native", tools=[price])) as native:
+            await native.ask("?")
+    code, both, plain = prompts
+    assert code.startswith("You call one tool directly: run_code.")
+    assert "async def price(" in code
+    assert both.startswith(code[code.index("\n\n") + 2 :][:20])
+    assert "You call one tool directly" not in both
+    assert plain == ""
+
+
+async def test_what_the_runtime_says_of_its_language_is_in_the_description(loop_runtime, autojump_clock):
+    schemas = []
+
+    def answer(request):
+        schemas.extend(request.tools)
+        return [say("ok")]
+
+    async with (
+        open_host(
+            model=FunctionModel(answer), plugins=[code_mode(loop_runtime, timeout=9, longest_timeout=30)]
+        ) as host,
+        host.open_agent(AgentSpec("clerk", present_as="code")) as clerk,
+    ):
+        await clerk.ask("?")
+    [schema] = schemas
+    assert schema.name == "run_code"
+    assert "Nothing is confined." in schema.description
+    assert '"required":["code","description"]' in schema.parameters
+    assert "Seconds that it may take, 9 if absent, at most 30." in schema.parameters
+
+
+# ---------------------------------------------------------------- its end
+
+
+async def test_a_program_that_takes_too_long_is_ended_with_what_it_printed(loop_runtime, autojump_clock):
+    text, log = await ask(loop_runtime, "print('so far')\nawait trio.sleep_forever()", timeout=3)
+    assert text == (
+        "Error: the program failed (timeout): it took longer than 3 seconds and was ended\nIt had printed:\nso far\n"
+    )
+    assert [record.data.code for record in log.records("tool/result")] == ["code-timeout"]
+
+
+async def test_no_program_takes_longer_than_the_longest(loop_runtime, autojump_clock):
+    text, _ = await ask(loop_runtime, "await trio.sleep_forever()", timeout=10**9)
+    assert "it took longer than 600 seconds" in text
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+async def test_a_timeout_of_nothing_is_refused(loop_runtime, autojump_clock, seconds):
+    text, _ = await ask(loop_runtime, "return 1", timeout=seconds)
+    assert text == f"Error: timeout is {seconds} seconds, and a program needs more than none"
+
+
+async def test_an_approval_stops_the_clock_of_the_program(loop_runtime, autojump_clock):
+    async def ask_first(event, go_on):
+        return RequestApproval("Why?") if event.execution.tool.name == "price" else await go_on()
+
+    async def allow(request):
+        await trio.sleep(1000)
+        return Allow()
+
+    setup = [lambda registrar: registrar.wrap(PreExecute, ask_first) and None, Approver(allow)]
+    text, log = await ask(loop_runtime, "return await tools.price(item='tea')", timeout=3, setup=setup)
+    assert text == "2.5"
+    [decided] = log.records("approval/decided")
+    assert decided.data.call_id.endswith(":code:1")
+
+
+async def test_a_cancelled_program_says_what_it_printed(loop_runtime, autojump_clock):
+    model = runs("print('so far')\nawait trio.sleep_forever()")
+    async with (
+        open_host(model=model, plugins=[code_mode(loop_runtime)]) as host,
+        host.open_agent(AgentSpec("clerk", present_as="code")) as clerk,
+    ):
+        with trio.move_on_after(5):
+            await clerk.ask("Go.")
+    [returned] = clerk.session.records("tool/result")
+    assert returned.data.code == "cancelled"
+    assert returned.data.message.text.endswith("Until then:\nso far\n")
+
+
+async def test_a_program_calls_no_more_than_its_limit(loop_runtime, autojump_clock):
+    program = "for _ in range(4):\n    print(await tools.price(item='tea'))"
+    async with (
+        open_host(model=runs(program), plugins=[code_mode(loop_runtime, limits=CodeLimits(calls=3))]) as host,
+        host.open_agent(AgentSpec("clerk", tools=[price], present_as="code")) as clerk,
+    ):
+        text = (await clerk.ask("Go.")).text
+    assert text == (
+        "Error: the program failed (exception): ToolCallError: a program may call tools 3 times, and this one has\n"
+        "It had printed:\n2.5\n2.5\n2.5\n"
+    )
+
+
+async def test_a_blank_description_is_sent_back(loop_runtime, autojump_clock):
+    model = ScriptedModel(
+        {
+            "clerk": [
+                [call("run_code", code="return 1", description="  ")],
+                lambda request: [say(request.last_tool_text)],
+            ]
+        }
+    )
+    async with (
+        open_host(model=model, plugins=[code_mode(loop_runtime)]) as host,
+        host.open_agent(AgentSpec("clerk", present_as="code")) as clerk,
+    ):
+        assert (await clerk.ask("Go.")).text == (
+            "Error: the description is empty; say in a few words what the program does"
+        )
+
+
+# ---------------------------------------------------------------- what comes besides
+
+
+async def test_images_and_deferred_messages_reach_the_model_after_the_result(loop_runtime, autojump_clock):
+    seen = []
+
+    @tool
+    async def draw(context: ToolContext) -> list[object]:
+        """Draw."""
+        context.defer("Mind the cat.")
+        return ["a cat", ImagePart(b"i", media_type="image/png")]
+
+    def answer(request):
+        if not request.last_tool_text:
+            return [call("run_code", code="return await tools.draw()", description="draw")]
+        seen.extend(request.messages)
+        return [say(request.last_tool_text)]
+
+    async with (
+        open_host(model=FunctionModel(answer), plugins=[code_mode(loop_runtime)]) as host,
+        host.open_agent(AgentSpec("clerk", tools=[draw], present_as="code")) as clerk,
+    ):
+        text = (await clerk.ask("Go.")).text
+    assert text == "a cat[1 image, shown to you when the program has ended]"
+    after = [message for message in seen if message.role == "user"][1:]
+    assert [message.source for message in after] == ["tool", "tool"]
+    assert after[0].text == "Mind the cat."
+    assert any(isinstance(part, ImagePart) for part in after[1].parts)
+
+
+async def test_a_program_starts_subagents_at_once(loop_runtime, autojump_clock):
+    program = """
+reports = await asyncio.gather(
+    tools.subagent(description="one", prompt="Say one."),
+    tools.subagent(description="two", prompt="Say two."),
+)
+return reports
+"""
+    model = ScriptedModel(
+        {
+            "clerk": [
+                [call("run_code", code=program, description="fan out")],
+                lambda request: [say(request.last_tool_text)],
+            ],
+            "clerk/subagent-1": [say("one")],
+            "clerk/subagent-2": [say("two")],
+        }
+    )
+    async with (
+        open_host(model=model, plugins=[code_mode(loop_runtime), delegation()]) as host,
+        host.open_agent(AgentSpec("clerk", present_as="code")) as clerk,
+    ):
+        assert (await clerk.ask("Go.")).text == '["one", "two"]'
+    assert len(list(clerk.session.records("subagent/start"))) == 2
+
+
+# ---------------------------------------------------------------- mounting
+
+
+async def test_a_runtime_is_served_for_as_long_as_the_plugin_is_mounted(loop_runtime):
+    async with open_host(model=ScriptedModel({}), plugins=[code_mode(loop_runtime)]):
+        assert loop_runtime.served == ["opened"]
+    assert loop_runtime.served == ["opened", "closed"]
+
+
+@pytest.mark.parametrize("mode", ["code", "hybrid"])
+async def test_without_the_plugin_the_agent_is_not_opened(mode):
+    async with open_host(model=ScriptedModel({})) as host:
+        with pytest.raises(PluginError, match="needs the plugin code_mode"):
+            async with host.open_agent(AgentSpec("clerk", present_as=mode)):
+                raise AssertionError
+
+
+async def test_a_child_under_a_code_preset_is_called_from_a_native_parent(loop_runtime, autojump_clock):
+    model = ScriptedModel(
+        {
+            "lead/coder": [
+                [call("run_code", code="return await tools.price(item='tea')", description="ask")],
+                lambda request: [say(request.last_tool_text)],
+            ]
+        }
+    )
+    coder = Preset("coder", present_as="code", tools=[price])
+    async with (
+        open_host(model=model, plugins=[code_mode(loop_runtime)], presets=[coder]) as host,
+        host.open_agent(AgentSpec("lead", tools=[price])) as lead,
+    ):
+        assert (await spawn(lead, "Go.", name="coder", preset="coder")).text == "2.5"
+
+
+async def test_a_restriction_and_what_is_registered_later_hold_in_programs(loop_runtime, autojump_clock):
+    """Rule: what the prompt did not describe, or what is hidden by now, is no tool of the program."""
+
+    @tool
+    async def grow(context: ToolContext) -> str:
+        """Register one more tool."""
+        assert context.agent is not None
+        host.registrar.add(late)
+        return ""
+
+    @tool
+    async def late() -> str:
+        """Come late."""
+        return "came"
+
+    program = "await tools.grow()\ntry:\n    return await tools.late()\nexcept AttributeError as error:\n    return str(error)"
+    model = runs(program, "return await tools.late()")
+    async with (
+        open_host(model=model, plugins=[code_mode(loop_runtime)]) as host,
+        host.open_agent(AgentSpec("clerk", tools=[grow], present_as="code")) as clerk,
+    ):
+        reply = await clerk.ask("Go.")
+    first, second = [message.text for message in clerk.session.tool_results()]
+    assert first == "there is no tool 'late'"
+    assert (second, reply.text) == ("came", "came")
+
+
+async def test_hidden_tools_are_not_in_a_program(loop_runtime, autojump_clock):
+    hide = Plugin("hide", setup=[price])
+    model = runs("return await tools.price(item='tea')")
+    async with (
+        open_host(model=model, plugins=[code_mode(loop_runtime), hide]) as host,
+        host.open_agent(AgentSpec("clerk", present_as="code", setup=[restrict(deny=["price"])])) as clerk,
+    ):
+        faults: list[Fault] = []
+        host.registrar.on(Fault, faults.append)
+        assert "there is no tool 'price'" in (await clerk.ask("Go.")).text
+        assert faults == []
+
+
+@pytest.mark.parametrize(("usual", "longest"), [(0, 1), (-1, 1), (2, 1)])
+def test_timeouts_are_checked(usual, longest):
+    with pytest.raises(ValueError, match="0 < timeout <= longest_timeout"):
+        code_mode(timeout=usual, longest_timeout=longest)
