@@ -49,7 +49,7 @@ async def ask(loop_runtime, program, *, tools=(price, fail), setup=(), mode="cod
     [
         ("return 1 + 1", "2"),
         ("return 'a text'", "a text"),
-        ("return {'b': 1, 'a': [None, True]}", '{"b": 1, "a": [null, true]}'),
+        ("return {'b': 1, 'a': [None, True]}", '{"b":1,"a":[null,true]}'),
         ("print('one'); print('two', 2)", "one\ntwo 2\n"),
         ("print('one')\nreturn 2", "one\n2"),
         ("print('one', end='')\nreturn 2", "one\n2"),
@@ -63,7 +63,7 @@ async def ask(loop_runtime, program, *, tools=(price, fail), setup=(), mode="cod
         ),
         ("return await tools.price(item='tea')", "2.5"),
         ("return await tools['price'](item='tea')", "2.5"),
-        ("return await asyncio.gather(tools.price(item='tea'), tools.price(item='cake'))", "[2.5, 4.0]"),
+        ("return await asyncio.gather(tools.price(item='tea'), tools.price(item='cake'))", "[2.5,4.0]"),
         ("await tools.fail()", "Error: the program failed (exception): ToolCallError: it is closed"),
         (
             "try:\n    await tools.fail()\nexcept ToolCallError as error:\n    return f'caught: {error}'",
@@ -269,7 +269,7 @@ return reports
         open_host(model=model, plugins=[code_mode(loop_runtime), delegation()]) as host,
         host.open_agent(AgentSpec("clerk", present_as="code")) as clerk,
     ):
-        assert (await clerk.ask("Go.")).text == '["one", "two"]'
+        assert (await clerk.ask("Go.")).text == '["one","two"]'
     assert len(list(clerk.session.records("subagent/start"))) == 2
 
 

@@ -57,10 +57,13 @@ async def test_children_of_every_depth_ask_whoever_is_above_with_their_own_path(
         {f"lead/{name}": [delegate, say("done")] for name in "ab"} | {path: pushes("main") for path in paths}
     )
     plugins = [SUBJECT, boss.plugin, Plugin("push", setup=[push]), delegation()]
-    async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("lead")) as lead:
-        async with trio.open_nursery() as nursery:
-            for name in "ab":
-                nursery.start_soon(partial(spawn, lead, "Push.", name=name))
+    async with (
+        open_host(model=model, plugins=plugins) as host,
+        host.open_agent(AgentSpec("lead")) as lead,
+        trio.open_nursery() as nursery,
+    ):
+        for name in "ab":
+            nursery.start_soon(partial(spawn, lead, "Push.", name=name))
     assert sorted(boss.asked) == [(path, "push main") for path in paths]
 
 

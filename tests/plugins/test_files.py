@@ -8,13 +8,14 @@ import pytest
 import trio
 
 from creche.errors import PluginError, ToolFailed
-from creche.plugins.files import _listing, _page, _read, _text, _tools, files
+from creche.plugins.files import _page, _read, _text, _tools, files
 from creche.plugins.files._folder import Workspace, quoted
 from creche.plugins.files._glob import fits
 from creche.plugins.files._listing import list_entries
 from creche.plugins.files._read import read_lines
 from creche.plugins.files._search import grep_lines
 from creche.plugins.files._walk import SKIPPED
+from creche.tools import Tool
 
 BYTES_NAME = os.fsdecode(b"caf\xe9.txt")
 
@@ -290,7 +291,7 @@ def test_a_page_says_how_many_more_there_are_and_where_to_go_on(workspace, folde
 
 
 def test_what_is_behind_a_page_is_counted_up_to_a_number(workspace, folder, monkeypatch):
-    monkeypatch.setattr(_listing, "MOST_COUNTED", 2)
+    monkeypatch.setattr(_page, "MOST_COUNTED", 2)
     write(folder, dict.fromkeys("abcd", ""))
     assert list_entries(workspace, limit=2).endswith('\n[2 more; continue with after="b"]')
     assert list_entries(workspace, limit=1).endswith('\n[more than 2 more; continue with after="a"]')
@@ -681,9 +682,9 @@ def test_a_plugin_of_no_folder_is_an_error(folder):
         assert str(caught.value) == f"files: {quoted(str(root))} is not a folder"
 
 
-def test_the_plugin_brings_three_parallel_tools(folder):
-    tools = {tool.name: tool for tool in files(folder).setup}
-    assert sorted(tools) == ["grep", "list", "read"]
+def test_the_plugin_brings_four_parallel_tools_that_read(folder):
+    tools = {tool.name: tool for tool in files(folder).setup if isinstance(tool, Tool)}
+    assert sorted(tools) == ["glob", "grep", "list", "read"]
     assert all(tool.parallel for tool in tools.values())
     assert all(name in tools["list"].description for name in SKIPPED)
 
@@ -694,7 +695,7 @@ def test_the_tools_are_called_with_what_a_model_writes(folder):
         return tool(**tool.binder.bind(arguments))
 
     write(folder, {"a.py": "x\nTODO\n", "sub/b": "TODO\n"})
-    tools = {tool.name: tool for tool in files(folder).setup}
+    tools = {tool.name: tool for tool in files(folder).setup if isinstance(tool, Tool)}
     assert call("read", path="a.py", offset=2, limit=1) == "TODO"
     assert call("list", recursive=False, limit=1, after="a.py") == '"sub" dir'
     assert call("grep", pattern="todo", path=".", glob="*.py", ignore_case=True, limit=1, after="a.py:1") == (

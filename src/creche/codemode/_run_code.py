@@ -132,8 +132,7 @@ class _Running:
 
 
 def _told(printed: str, value: str | None) -> str:
-    returned = "" if value is None or value == "null" else value
-    if returned.startswith('"'):
-        returned = clean_text(json.loads(returned))
-    between = "\n" if printed and returned and not printed.endswith("\n") else ""
-    return f"{printed}{between}{returned}" or "The program ended; it printed nothing and returned nothing."
+    returned: object = None if value is None else json.loads(value)
+    text = "" if returned is None else returned if isinstance(returned, str) else canonical_json(returned)
+    between = "\n" if printed and text and not printed.endswith("\n") else ""
+    return clean_text(f"{printed}{between}{text}") or "The program ended; it printed nothing and returned nothing."

@@ -1,4 +1,4 @@
-"""Tools that read one folder: ``read``, ``list`` and ``grep``, as a plugin."""
+"""Tools for the files of one folder, as a plugin: four that read, and on request two that write."""
 
 from creche._util import publish
 

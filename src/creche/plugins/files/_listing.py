@@ -18,15 +18,12 @@ the page.
 
 import os
 import stat
-from itertools import islice
 
-from ._folder import Workspace, quoted, reason
-from ._page import continuation, page_size
+from .._paths import quoted, reason
+from ._folder import Workspace
+from ._page import continuation, counted, page_size
 from ._text import count_lines, is_binary, open_regular
 from ._walk import Found, walk
-
-MOST_COUNTED = 10_000
-"""Entries behind a page that are counted; counting all of a large tree for every page would cost the square of it."""
 
 
 def list_entries(
@@ -56,14 +53,10 @@ def list_entries(
             last = entry.path
         if len(lines) == limit:
             break
-    more = sum(1 for _ in islice(found, MOST_COUNTED + 1))
+    more = counted(found)
     if more:
-        lines.append(continuation(_count(more), last))
+        lines.append(continuation(more, last))
     return "\n".join(lines) or ("[no more entries]" if after else "[no entries]")
-
-
-def _count(more: int) -> str:
-    return str(more) if more <= MOST_COUNTED else f"more than {MOST_COUNTED}"
 
 
 def _line(workspace: Workspace, entry: Found) -> str:

@@ -22,7 +22,8 @@ from attrs import field, frozen
 
 from creche.errors import ToolFailed
 
-from ._folder import Workspace, quoted, reason
+from .._paths import quoted, reason
+from ._folder import Workspace
 from ._glob import fits
 from ._page import continuation, page_size
 from ._text import batches, is_binary, open_regular

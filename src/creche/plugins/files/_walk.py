@@ -15,7 +15,8 @@ from collections.abc import Iterator
 
 from attrs import field, frozen
 
-from ._folder import Place, Workspace, cannot_read, reason
+from .._paths import reason
+from ._folder import Place, Workspace, cannot_read
 
 SKIPPED = frozenset(
     {
