@@ -19,39 +19,6 @@ from creche.session import load_sessions
 from creche.testing import check_log, open_mock_provider, raw, silent, status, until
 
 SECRET = "sk-test-0123456789abcdef"
-UNSET = ("CRECHE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "notes.md").write_text("milk\nbread\n", encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def command(folder, tmp_path):
-    """What starts a process, but for the arguments: `trio.run_process` and the like take it."""
-
-    def make(*arguments, **variables):
-        env = {name: value for name, value in os.environ.items() if name not in UNSET}
-        return {
-            "command": [
-                sys.executable,
-                "-W",
-                "error",
-                "-m",
-                "creche",
-                "run",
-                *arguments,
-                "--folder",
-                os.fspath(folder),
-            ],
-            "env": {**env, "CRECHE_STATE": os.fspath(tmp_path / "state"), **variables},
-        }
-
-    return make
 
 
 async def finish(command, **options):
@@ -319,10 +286,8 @@ async def test_requests_are_limited(command):
 
 
 @pytest.fixture
-def typed(folder, tmp_path, monkeypatch, capfd):
+def typed(folder, tmp_path, no_keys, monkeypatch, capfd):
     """Call the command in this process, for what ends before anything is sent."""
-    for name in UNSET:
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CRECHE_STATE", os.fspath(tmp_path / "state"))
 
     def call_it(task, **options):

@@ -10,14 +10,19 @@ from creche.agent import AgentSpec, Budget, DeltaStreamed, Reply
 from creche.errors import CrecheError
 from creche.host import open_host
 from creche.models import ModelOptions, TextDelta, ToolCallDelta
+from creche.plugins.approvals import remember_approvals
 from creche.plugins.fallback import fallback
 from creche.plugins.files import files
+from creche.plugins.shell import shell
+from creche.scope import Plugin
 from creche.session import AssistantSaid, AttemptFailed, JsonlStore, RecordAppended, RetryPlanned
 from creche.subagents import delegation
 
+from ._approver import Terminal, allow_all
 from ._choice import Choice
 from ._console import Console
 from ._progress import Progress
+from ._state import approvals_file
 
 LEAD = "lead"
 PERSONA = (
@@ -27,6 +32,18 @@ PERSONA = (
     "you could not find out."
 )
 """Who the lead and its subagents are."""
+
+
+@attrs.frozen(kw_only=True)
+class Powers:
+    """What the agents may do besides reading."""
+
+    write: bool = False
+    """Whether they may write files in the folder."""
+    shell: bool = False
+    """Whether they may run commands."""
+    yes: bool = False
+    """Whether nobody is asked before a command."""
 
 
 @attrs.frozen(eq=False)
@@ -45,6 +62,8 @@ class Job:
     """How many requests they may make together."""
     log: Path = attrs.field(kw_only=True)
     """Folder for the log."""
+    powers: Powers = attrs.field(factory=Powers, kw_only=True)
+    """What the agents may do."""
 
 
 async def work(job: Job, progress: Progress, console: Console | None) -> Reply | None:
@@ -76,7 +95,10 @@ async def work(job: Job, progress: Progress, console: Console | None) -> Reply |
 
 
 async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
-    plugins = [files(job.folder), delegation()]
+    plugins = [files(job.folder, write=job.powers.write), delegation()]
+    if job.powers.shell:
+        plugins.append(shell(job.folder))
+        plugins += _approvers(job, console)
     if job.choice.fallbacks:
         plugins.append(fallback(*job.choice.fallbacks))
     spec = AgentSpec(LEAD, cwd=job.folder, options=job.options, budget=Budget(requests=job.requests))
@@ -91,6 +113,12 @@ async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
                 pen.on(DeltaStreamed, speech.hear, here_only=True)
                 pen.on(RecordAppended, speech.note, here_only=True)
             return await lead.ask(job.task)
+
+
+def _approvers(job: Job, console: Console | None) -> list[Plugin]:
+    if job.powers.yes or console is None:
+        return [allow_all()]
+    return [remember_approvals(approvals_file(job.folder)), Terminal(console.line).plugin]
 
 
 class Speech:

@@ -10,8 +10,12 @@ from creche.host import Host
 from creche.models import Usage
 from creche.scope import Fault
 from creche.session import (
+    ApprovalDecided,
+    ApprovalRequested,
     AssistantSaid,
     AttemptFailed,
+    CodeCalled,
+    Fact,
     RecordAppended,
     RetryPlanned,
     RouteNoted,
@@ -96,10 +100,6 @@ class Progress:
                 told = f"starts {name} ({provider})"
             case SubagentEnded(session_id, outcome=outcome):
                 told = f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
-            case ToolCalled(name=name, arguments=arguments):
-                told = f"calls {name} {_short(arguments)}"
-            case ToolReturned(message, code=code) if code:
-                told = f"is told that {message.name} failed ({code}): {message.text}"
             case AssistantSaid(message) if message.text and not message.tool_calls:
                 told = None if event.agent_path == self._speaker else f"says {message.text.splitlines()[0]}"
             case RouteNoted(provider, model=model):
@@ -109,7 +109,7 @@ class Progress:
             case RetryPlanned(delay=delay):
                 told = f"asks again in {delay:.1f} s" if delay else "asks again"
             case _:
-                pass  # the rest is for the log
+                told = _tell_of_call(event.record.data)
         return told
 
     def _note_route(self, path: str, route: str) -> str | None:
@@ -117,6 +117,22 @@ class Progress:
         before = self._routes.get(path) or self._routes.get(path.rpartition("/")[0])
         self._routes[path] = route
         return None if before in (None, route) else f"asks {route}"
+
+
+def _tell_of_call(fact: Fact) -> str | None:
+    match fact:
+        case ToolCalled(name=name, arguments=arguments):
+            return f"calls {name} {_short(arguments)}"
+        case CodeCalled(name=name, arguments=arguments):
+            return f"calls {name} {_short(arguments)} in a program"
+        case ToolReturned(message, code=code) if code:
+            return f"is told that {message.name} failed ({code}): {message.text}"
+        case ApprovalRequested(tool=name):
+            return f"waits for an approval to call {name}"
+        case ApprovalDecided(decision="allowed" | "refused" as decision):
+            return f"is {decision}"
+        case _:
+            return None  # the rest is for the log
 
 
 def _short(arguments: str) -> str:

@@ -33,7 +33,7 @@ from ._ending import (
     tell,
     unread,
 )
-from ._lead import LEAD, Job, work
+from ._lead import LEAD, Job, Powers, work
 from ._progress import Progress
 from ._state import state_folder
 
@@ -66,11 +66,14 @@ def run(
     max_tokens: int | None = None,
     max_requests: int = 200,
     effort: str | None = None,
+    write: Annotated[bool, Parameter(negative=())] = False,
+    shell: Annotated[bool, Parameter(negative=())] = False,
+    yes: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
-    """Give a task to a lead, which reads a folder and delegates to subagents.
+    """Give a task to a lead, which works in a folder and delegates to subagents.
 
     The answer is written to stdout as it comes, what the agents do to stderr. Keys come from the environment, such
-    as OPENAI_API_KEY. Files are read, never written; what is read goes to the model's provider.
+    as OPENAI_API_KEY. Files are read, and not written without --write; what is read goes to the model's provider.
 
     Args:
       task: What to do; "-" reads it from stdin.
@@ -85,6 +88,10 @@ def run(
       max_tokens: Longest answer of the model, in tokens.
       max_requests: How many requests all agents may make together; then the run ends as failed.
       effort: How hard the model should think, in its provider's words, such as "low" or "high".
+      write: Let the agents write and change files in the folder, and nowhere else.
+      shell: Let the agents run commands, with your rights and wherever they reach. Each one is asked for on the
+        terminal.
+      yes: Allow every command without asking. For machines where nothing can be lost.
     """
     if (code := check_stdout()) is not None:
         return code
@@ -96,6 +103,7 @@ def run(
             options=ModelOptions(effort, max_tokens=_check_number("--max-tokens", max_tokens)),
             requests=_check_number("--max-requests", max_requests) or max_requests,
             log=_check_log(log),
+            powers=_check_powers(write=write, shell=shell, yes=yes, can_ask=not as_json and task != "-"),
         )
     except WrongUsage as wrong:
         return complain(str(wrong), USAGE)
@@ -135,6 +143,14 @@ def _check_log(log: str | None) -> Path:
         problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
         raise WrongUsage(f"cannot keep a log in {str(folder)!r}: {problem}; give another folder with --log") from None
     return folder
+
+
+def _check_powers(*, write: bool, shell: bool, yes: bool, can_ask: bool) -> Powers:
+    if yes and not shell:
+        raise WrongUsage("--yes allows commands, and without --shell there are none")
+    if shell and not yes and not (can_ask and sys.stdin is not None and sys.stdin.isatty()):
+        raise WrongUsage("--shell asks before each command, and there is no terminal to ask on; --yes allows them all")
+    return Powers(write=write, shell=shell, yes=yes)
 
 
 def _check_number(option: str, number: int | None) -> int | None:

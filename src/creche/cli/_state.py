@@ -1,5 +1,6 @@
-"""Where the command line keeps logs: the user's state folder, never the folder that is worked on."""
+"""Where the command line keeps logs and approvals: the user's state folder, never the folder that is worked on."""
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -20,3 +21,9 @@ def state_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return base / "creche" / "sessions"
+
+
+def approvals_file(folder: str) -> Path:
+    """Return the file for what is always allowed in a folder, an absolute path; beside the logs."""
+    name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:32]
+    return state_folder().parent / "approvals" / f"{name}.json"

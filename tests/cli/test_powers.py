@@ -1,0 +1,145 @@
+"""``creche run`` with more powers than reading: files written, commands asked for on a real pseudo-terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import termios
+
+import pytest
+import trio
+
+from creche.models import call, say
+from creche.testing import open_mock_provider
+
+from .test_run import finish, sessions_of
+
+COMMAND = [call("bash", command="echo made >made.txt", description="make a file")]
+
+
+def last_result(request):
+    return request.json["messages"][-1]["content"]
+
+
+async def test_without_it_there_is_no_tool_that_writes(command):
+    async with open_mock_provider(lambda request: say("ok")) as mock:
+        await finish(command("Look.", "--model", "mock", "--base-url", mock.openai_url))
+    names = {tool["function"]["name"] for tool in mock.requests[0].json["tools"]}
+    assert names == {"read", "list", "glob", "grep", "subagent", "subagent_fork"}
+
+
+async def test_it_writes_in_the_folder_and_nowhere_else(command, folder):
+    script = [
+        [call("write", path="new.txt", content="hello\n"), call("write", path="../out.txt", content="no\n")],
+        say("Done."),
+    ]
+    async with open_mock_provider(script) as mock:
+        code, said, told = await finish(command("Write.", "--write", "--model", "mock", "--base-url", mock.openai_url))
+    assert (code, said) == (0, "Done.\n"), told
+    assert (folder / "new.txt").read_text(encoding="utf-8") == "hello\n"
+    assert not (folder.parent / "out.txt").exists()
+    assert "is told that write failed (failed): Error: " in told
+
+
+async def test_commands_without_a_terminal_are_wrong_usage_unless_all_are_allowed(command, folder):
+    code, _, told = await finish(command("Run.", "--shell", "--model", "mock", "--base-url", "http://127.0.0.1:9"))
+    assert (code, told) == (
+        2,
+        "creche: --shell asks before each command, and there is no terminal to ask on; --yes allows them all\n",
+    )
+    async with open_mock_provider([COMMAND, say("Done.")]) as mock:
+        code, said, told = await finish(
+            command("Run.", "--shell", "--yes", "--model", "mock", "--base-url", mock.openai_url)
+        )
+    assert (code, said) == (0, "Done.\n"), told
+    assert (folder / "made.txt").read_text(encoding="utf-8") == "made\n"
+
+
+async def test_yes_alone_is_wrong_usage(command):
+    code, _, told = await finish(command("Run.", "--yes", "--model", "mock", "--base-url", "http://127.0.0.1:9"))
+    assert (code, told) == (2, "creche: --yes allows commands, and without --shell there are none\n")
+
+
+# ---------------------------------------------------------------- on a terminal
+
+
+async def on_terminal(started, answers):
+    """Run a process on a pseudo-terminal and type an answer at each question; return code and all that was shown."""
+    ours, theirs = pty.openpty()
+    shown = b""
+    waiting = list(answers)
+    try:
+        process = await trio.lowlevel.open_process(
+            **started,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+        )
+        os.close(theirs)
+        with trio.fail_after(30):
+            while True:
+                await trio.lowlevel.wait_readable(ours)
+                try:
+                    piece = os.read(ours, 4096)
+                except OSError:  # Linux says so when the last process on it has ended
+                    break
+                if not piece:
+                    break
+                shown += piece
+                if waiting and shown.count(b"n: no, or why not") > len(answers) - len(waiting):
+                    os.write(ours, waiting.pop(0))
+            code = await process.wait()
+    finally:
+        os.close(ours)
+    return code, shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("answers", "decision", "lasting"),
+    [
+        ([b"y\n"], "allowed", "once"),
+        ([b"a\n"], "allowed", "agent"),
+        ([b"p\n"], "allowed", "project"),
+        ([b"n\n"], "refused", "once"),
+        ([b"not on a Friday\n"], "refused", "once"),
+        ([b"?\n", b"Y\n"], "allowed", "once"),
+        ([b"\x04"], "unanswered", "once"),
+    ],
+)
+async def test_a_line_of_the_user_decides(command, folder, answers, decision, lasting):
+    async with open_mock_provider([COMMAND, say("Done.")]) as mock:
+        started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)
+        code, shown = await on_terminal(started, answers)
+        result = last_result(mock.requests[1])
+    assert code == 0, shown
+    assert "lead asks to call bash: it runs with the rights of this program" in shown
+    assert "    bash: echo made >made.txt" in shown
+    assert (folder / "made.txt").exists() is (decision == "allowed")
+    [lead] = sessions_of(re.sub(r"\s*\Z", "", shown)).values()
+    [decided] = lead.records("approval/decided")
+    assert (decided.data.decision, decided.data.lasting) == (decision, lasting)
+    if answers == [b"not on a Friday\n"]:
+        assert "not on a Friday" in result
+
+
+async def test_what_the_project_allows_is_not_asked_again(command, tmp_path):
+    for answers in ([b"p\n"], []):
+        async with open_mock_provider([COMMAND, say("Done.")]) as mock:
+            started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)
+            code, shown = await on_terminal(started, answers)
+        assert code == 0, shown
+        assert shown.count("n: no, or why not") == len(answers)
+    [file] = (tmp_path / "state" / "approvals").iterdir()
+    assert json.loads(file.read_text(encoding="utf-8")) == {"allowed": ["bash: echo made >made.txt"]}
+
+
+async def test_ctrl_c_at_a_question_ends_the_run(command, folder):
+    async with open_mock_provider([COMMAND, say("never")]) as mock:
+        started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)
+        code, shown = await on_terminal(started, [b"\x03"])
+    assert code == 130, shown
+    assert "interrupted; stopped: lead" in shown
+    assert not (folder / "made.txt").exists()
