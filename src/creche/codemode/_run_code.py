@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 import attrs
 
 from creche._util import canonical_json, clean_text
-from creche.errors import CodeError, ToolFailed, ToolRetry
+from creche.errors import CodeError, StoreError, ToolFailed, ToolRetry
 from creche.messages import ImagePart
 from creche.tools import RUN_CODE, Tool, ToolContext, ToolOutcome, call_tool, tool, visible
 
@@ -114,7 +114,10 @@ class _Running:
         raise ToolFailed(f"a program may call tools {self.limits.calls} times, and this one has")
 
     async def _call(self, pending: Awaitable[ToolOutcome]) -> str:
-        outcome = await pending
+        try:
+            outcome = await pending
+        except StoreError as error:  # the next request will meet it, too, and end the turn
+            raise ToolFailed(str(error)) from error
         if outcome.is_error:
             raise ToolFailed(outcome.text.removeprefix("Error: "))
         if outcome.json_text is not None:

@@ -53,7 +53,7 @@ class ProgramEnd:
     """How a program came out. What it printed has been given to its ``emit`` by then."""
 
     value: str | None = None
-    """What it returned, as JSON text; ``None`` if it returned nothing, or failed."""
+    """What it returned, as JSON text; ``None`` if it ended without a ``return``, or failed."""
     failure: ProgramFailure | None = None
     """How it failed; ``None`` if it did not."""
     message: str = ""
@@ -66,8 +66,9 @@ class RunProgram(Protocol):
     async def __call__(self, program: Program, /) -> ProgramEnd:
         """Run one program to its end.
 
-        Contract: raises nothing but cancellation, which may come at any time and also while the program computes. However it
-        ends, by then every process of the program is gone, and what it had printed was given to ``emit``.
+        Contract: raises nothing but cancellation, which may come at any time and also while the program computes, as long
+        as ``call`` raises nothing but a `creche.errors.ToolError` and ``emit`` nothing. However it ends, by then every
+        process of the program is gone, and what it had printed was given to ``emit``.
         """
         ...
 

@@ -6,6 +6,7 @@ And a mock model provider, for what talks HTTP; the fake models, which need none
 from creche._util import publish
 
 from ._canceller import Canceller as Canceller, cancel_at_every_step as cancel_at_every_step
+from ._check_code_runtime import check_code_runtime as check_code_runtime
 from ._check_model import check_model as check_model
 from ._events import record_events as record_events
 from ._invariants import (
@@ -62,6 +63,7 @@ __all__ = [
     "Until",
     "assert_no_leaks",
     "cancel_at_every_step",
+    "check_code_runtime",
     "check_log",
     "check_model",
     "check_requests",

