@@ -16,7 +16,7 @@ from creche.errors import CodeError, StoreError, ToolFailed, ToolRetry
 from creche.messages import ImagePart
 from creche.tools import RUN_CODE, Tool, ToolContext, ToolOutcome, call_tool, tool, visible
 
-from ._runtime import CodeLimits, CodeRuntime, Program, ProgramEnd, RunProgram
+from ._runtime import CodeLimits, CodeRuntime, Program, RunProgram
 
 _DESCRIPTION = """Run a Python program that calls tools, and see what it prints and returns.
 
@@ -59,13 +59,12 @@ def make_run_code(runtime: CodeRuntime, run: RunProgram, *, limits: CodeLimits, 
         context.progress(description)
         running = _Running(context, limits)
         seconds = min(timeout or timeouts.usual, timeouts.longest)
-        end: ProgramEnd | None = None
         try:
-            with context.time_limit(seconds):
+            with context.time_limit(seconds) as limit:
                 end = await run(running.program(code))
         finally:
             context.said = running.printed
-        if end is None:
+        if limit.cancelled_caught:
             raise running.failed("timeout", f"it took longer than {seconds:g} seconds and was ended")
         if end.failure is not None:
             raise running.failed(end.failure, end.message)

@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 
 import attrs
 
+from creche._util import is_count, is_duration, is_positive
+
 ProgramFailure = Literal["exception", "timeout", "killed", "invalid_output", "output_limit"]
 """How a program can fail: it raised, or is no program; its computing took too long; its process ended under it, as when
 memory ran out; it returned what is no JSON; it wrote too much."""
@@ -19,13 +21,13 @@ memory ran out; it returned what is no JSON; it wrote too much."""
 class CodeLimits:
     """What one program may use."""
 
-    memory: int = 256 * 1024 * 1024
+    memory: int = attrs.field(default=256 * 1024 * 1024, validator=is_positive)
     """Bytes of memory, those of the interpreter not counted."""
-    output: int = 256 * 1024
+    output: int = attrs.field(default=256 * 1024, validator=is_positive)
     """Bytes of UTF-8 that it may print and return, together."""
-    calls: int = 1000
+    calls: int = attrs.field(default=1000, validator=is_count)
     """Calls of tools."""
-    seconds: float = 600.0
+    seconds: float = attrs.field(default=600.0, validator=is_duration)
     """The most that a program may compute, waiting not counted, whatever becomes of who runs it. A net below the
     deadline of each run, which is its caller's to hold."""
 
