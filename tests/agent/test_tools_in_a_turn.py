@@ -1,0 +1,98 @@
+"""What tools say besides their results, in the turns of an agent."""
+
+import trio
+
+from creche import AgentSpec, ScriptedModel, ToolContext, call, open_host, say, tool
+from creche.testing import RecordingModel, check_log, check_requests
+
+
+@tool
+async def look(context: ToolContext) -> str:
+    """Look."""
+    context.defer("Mind the step.")
+    return "seen"
+
+
+@tool
+async def finish(context: ToolContext) -> str:
+    """Finish."""
+    context.conclude()
+    return "finished"
+
+
+@tool
+async def look_and_finish(context: ToolContext) -> str:
+    """Look and finish."""
+    context.defer("Mind the step.")
+    context.conclude()
+    return "finished"
+
+
+def history(log):
+    """Return role and text of what the model sees, without the system prompt."""
+    return [(message.role, message.text) for message in log.derive_messages() if message.role in ("user", "tool")]
+
+
+async def test_what_is_deferred_is_in_the_next_request_after_the_results():
+    model = RecordingModel(ScriptedModel({"lead": [[call("look"), call("look")], say("done")]}))
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[look])) as lead:
+        assert (await lead.ask("Go.")).text == "done"
+    assert history(lead.session) == [
+        ("user", "Go."),
+        ("tool", "seen"),
+        ("tool", "seen"),
+        ("user", "Mind the step."),
+        ("user", "Mind the step."),
+    ]
+    check_log(lead.session)
+    check_requests(lead.session, model.sent_by(lead.id))
+
+
+async def test_a_turn_that_is_concluded_answers_what_was_deferred_first():
+    """Rule: what is to join the next step is still answered, also by a conclusion."""
+    model = ScriptedModel({"lead": [[call("look_and_finish")], say("I mind it.")]})
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[look_and_finish])) as lead:
+        assert (await lead.ask("Go.")).text == "I mind it."
+
+
+async def test_a_concluded_turn_ends_with_its_step():
+    """Rule: no request follows; the reply is the last message of the model."""
+    model = ScriptedModel({"lead": [[say("Bye."), call("finish")]]})
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[finish])) as lead:
+        reply = await lead.ask("Go.")
+    assert (reply.text, reply.usage.requests) == ("Bye.", 1)
+
+
+async def test_what_a_cancelled_turn_deferred_waits_for_the_next(autojump_clock):
+    @tool
+    async def hang(context: ToolContext) -> str:
+        """Hang."""
+        context.defer("I was here.")
+        await trio.sleep_forever()
+        return ""
+
+    model = ScriptedModel({"lead": [[call("hang")], say("ok")]})
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[hang])) as lead:
+        with trio.move_on_after(1):
+            await lead.ask("Go.")
+        assert (await lead.ask("And?")).text == "ok"
+    assert [text for role, text in history(lead.session) if role == "user"] == ["Go.", "I was here.", "And?"]
+    check_log(lead.session)
+
+
+async def test_what_is_deferred_while_the_agent_closes_is_dropped(autojump_clock):
+    @tool
+    async def hang(context: ToolContext) -> str:
+        """Hang."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            context.defer("Too late.")
+        return ""
+
+    model = ScriptedModel({"lead": [[call("hang")]]})
+    async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[hang])) as lead:
+        lead.send("Go.")
+        await trio.sleep(1)
+    check_log(lead.session)
+    assert [record.data.message.text for record in lead.session.records("inbox/accepted")] == ["Go."]
