@@ -113,7 +113,9 @@ def test_a_spec_takes_any_iterable_and_keeps_tuples():
     assert (spec.tools, spec.setup) == ((look,), (look,))
 
 
-def test_the_shorthands_of_a_spec_are_items_before_its_own():
+def test_the_shorthands_of_a_spec_are_items_around_its_own():
+    """Rule: before them, but for the presentation, which may need what the setup brings."""
+
     @tool
     async def look() -> str:
         """Look."""
@@ -122,7 +124,7 @@ def test_the_shorthands_of_a_spec_are_items_before_its_own():
     section = Section("own", order=300, text="")
     persona, *items = expand_setup(persona="You look.", tools=[look], mode="native", setup=[section])
     assert (persona.name, persona.text, persona.order) == (PERSONA_SECTION, "You look.", PERSONA_ORDER)
-    assert (items[0], items[1].mode, items[2:]) == (look, "native", [section])
+    assert (items[0], items[1], items[2].mode) == (look, section, "native")
     assert expand_setup(persona=None, tools=(), mode=None, setup=[section]) == (section,)
 
 

@@ -147,15 +147,10 @@ async def test_a_program_that_takes_too_long_is_ended_with_what_it_printed(loop_
     assert [record.data.code for record in log.records("tool/result")] == ["code-timeout"]
 
 
-async def test_no_program_takes_longer_than_the_longest(loop_runtime, autojump_clock):
-    text, _ = await ask(loop_runtime, "await trio.sleep_forever()", timeout=10**9)
-    assert "it took longer than 600 seconds" in text
-
-
-@pytest.mark.parametrize("seconds", [0, -1])
-async def test_a_timeout_of_nothing_is_refused(loop_runtime, autojump_clock, seconds):
+@pytest.mark.parametrize("seconds", [0, -1, 601])
+async def test_a_timeout_out_of_range_is_refused(loop_runtime, autojump_clock, seconds):
     text, _ = await ask(loop_runtime, "return 1", timeout=seconds)
-    assert text == f"Error: timeout is {seconds} seconds, and a program needs more than none"
+    assert text == f"Error: timeout is {seconds}, and it can be from 1 to 600 seconds"
 
 
 async def test_an_approval_stops_the_clock_of_the_program(loop_runtime, autojump_clock):
@@ -186,17 +181,23 @@ async def test_a_cancelled_program_says_what_it_printed(loop_runtime, autojump_c
     assert returned.data.message.text.endswith("Until then:\nso far\n")
 
 
-async def test_a_program_calls_no_more_than_its_limit(loop_runtime, autojump_clock):
-    program = "for _ in range(4):\n    print(await tools.price(item='tea'))"
+async def test_what_a_program_may_compute_is_bounded_by_its_timeout(loop_runtime, autojump_clock):
+    """Rule: while its calls wait for approvals the deadline stands still, and what computes meanwhile ends all the same."""
+    given: list[float] = []
+
+    class Noting(type(loop_runtime)):
+        async def _run(self, program):
+            given.append(program.limits.seconds)
+            return await super()._run(program)
+
+    for seconds in (3, 500):
+        await ask(Noting(), "return 1", timeout=seconds)
     async with (
-        open_host(model=runs(program), plugins=[code_mode(loop_runtime, limits=CodeLimits(calls=3))]) as host,
-        host.open_agent(AgentSpec("clerk", tools=[price], present_as="code")) as clerk,
+        open_host(model=runs("return 1"), plugins=[code_mode(Noting(), limits=CodeLimits(seconds=60))]) as host,
+        host.open_agent(AgentSpec("clerk", present_as="code")) as clerk,
     ):
-        text = (await clerk.ask("Go.")).text
-    assert text == (
-        "Error: the program failed (exception): ToolCallError: a program may call tools 3 times, and this one has\n"
-        "It had printed:\n2.5\n2.5\n2.5\n"
-    )
+        await clerk.ask("Go.")
+    assert given == [3, 500, 60]
 
 
 async def test_a_blank_description_is_sent_back(loop_runtime, autojump_clock):
@@ -307,8 +308,8 @@ async def test_a_child_under_a_code_preset_is_called_from_a_native_parent(loop_r
         assert (await spawn(lead, "Go.", name="coder", preset="coder")).text == "2.5"
 
 
-async def test_a_restriction_and_what_is_registered_later_hold_in_programs(loop_runtime, autojump_clock):
-    """Rule: what the prompt did not describe, or what is hidden by now, is no tool of the program."""
+async def test_a_tool_that_comes_during_a_step_is_for_the_programs_of_the_next(loop_runtime, autojump_clock):
+    """Rule: what the prompt did not describe is no tool of the program."""
 
     @tool
     async def grow(context: ToolContext) -> str:
@@ -349,5 +350,5 @@ async def test_hidden_tools_are_not_in_a_program(loop_runtime, autojump_clock):
 
 @pytest.mark.parametrize(("usual", "longest"), [(0, 1), (-1, 1), (2, 1)])
 def test_timeouts_are_checked(usual, longest):
-    with pytest.raises(ValueError, match="0 < timeout <= longest_timeout"):
+    with pytest.raises(PluginError, match="0 < timeout <= longest_timeout"):
         code_mode(timeout=usual, longest_timeout=longest)

@@ -11,9 +11,10 @@ from creche import AgentSpec, Plugin, Preset, open_host, tool
 from creche.errors import PluginError
 from creche.models import ScriptedModel, call, say
 from creche.plugins.approvals import ask_before, remember_approvals
+from creche.scope import Fault
 from creche.subagents import delegation, fork, spawn
 from creche.testing import check_log
-from creche.tools import Allow, Approver, Refuse
+from creche.tools import Allow, Approver, PreExecute, Proceed, Refuse
 
 
 @tool
@@ -116,7 +117,9 @@ async def test_what_the_project_allows_is_asked_for_once_and_survives_the_progra
                     await agent.ask("Push.")
         asked += boss.asked
     assert asked == [("ann", "push main"), ("bob", "push other")]
-    assert json.loads(file.read_text()) == {"allowed": ["push main", "push other"]}
+    assert json.loads(file.read_text()) == {
+        "allowed": [{"tool": "push", "subject": "push main"}, {"tool": "push", "subject": "push other"}]
+    }
     assert [path.name for path in file.parent.iterdir()] == ["approvals.json"]
 
 
@@ -126,9 +129,11 @@ async def test_what_another_program_adds_is_kept(tmp_path):
     model = ScriptedModel({"ann": pushes("main")})
     plugins = [SUBJECT, remember_approvals(file), boss.plugin, Plugin("push", setup=[push])]
     async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("ann")) as agent:
-        file.write_text('{"allowed": ["push theirs"]}')
+        file.write_text('{"allowed": [{"tool": "push", "subject": "push theirs"}]}')
         await agent.ask("Push.")
-    assert json.loads(file.read_text()) == {"allowed": ["push main", "push theirs"]}
+    assert json.loads(file.read_text()) == {
+        "allowed": [{"tool": "push", "subject": "push main"}, {"tool": "push", "subject": "push theirs"}]
+    }
 
 
 @pytest.mark.parametrize("answer", [Allow(), Allow("agent"), Refuse()])
@@ -141,7 +146,9 @@ async def test_nothing_else_is_remembered(tmp_path, answer):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"allowed": "push"}', '{"allowed": [1]}', "{}", b"\xff"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"allowed": "push"}', '{"allowed": [1]}', "{}", '{"allowed": [{"tool": "a"}]}', b"\xff"]
+)
 async def test_a_file_that_is_no_list_is_refused_with_a_sentence(tmp_path, content):
     file = tmp_path / "approvals.json"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -173,3 +180,39 @@ async def test_other_tools_are_not_asked_for():
     async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("ann")) as agent:
         assert (await agent.ask("Push.")).text == "pushed main"
     assert boss.asked == []
+
+
+async def test_what_is_asked_for_is_what_will_run():
+    """Rule: the subject is that of the arguments as they are changed further in."""
+    boss = Boss()
+
+    async def change(event, go_on):
+        return Proceed({"branch": "main"})
+
+    model = ScriptedModel({"ann": pushes("draft")})
+    inner = Plugin("inner", setup=[lambda registrar: registrar.wrap(PreExecute, change) and None])
+    plugins = [SUBJECT, inner, boss.plugin, Plugin("push", setup=[push])]
+    async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("ann")) as agent:
+        assert (await agent.ask("Push.")).text == "pushed main"
+    assert boss.asked == [("ann", "push main")]
+
+
+async def test_tools_are_named_by_their_names_or_as_themselves():
+    boss = Boss(Refuse())
+    model = ScriptedModel({"ann": pushes("main")})
+    plugins = [ask_before(push), boss.plugin, Plugin("push", setup=[push])]
+    async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("ann")) as agent:
+        assert "refused the call" in (await agent.ask("Push.")).text
+    with pytest.raises(PluginError, match=r"^ask_before takes names of tools, not 3"):
+        ask_before(3)
+
+
+async def test_a_name_that_is_nearly_one_of_a_tool_is_told():
+    faults = []
+    model = ScriptedModel({"ann": pushes("main")})
+    plugins = [ask_before("psuh"), Plugin("push", setup=[push])]
+    async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("ann")) as agent:
+        host.registrar.on(Fault, faults.append)
+        await agent.ask("Push.")
+    [fault] = faults
+    assert fault.what == "asking before calls of 'psuh', which there is not; did you mean 'push'?"

@@ -307,7 +307,7 @@ def tools(folder):
 
 
 def call(tool, agent, **arguments):
-    context = ToolContext(agent, registry=None, call_id="c", number=1)
+    context = ToolContext(agent, registry=None, call_id="c", name="", number=1)
     return tool(**tool.binder.bind(arguments), context=context)
 
 

@@ -81,7 +81,7 @@ async def refusal(root, command="true", **arguments):
 
 
 def new_context():
-    return ToolContext(None, registry=None, call_id="c", number=1)
+    return ToolContext(None, registry=None, call_id="c", name="", number=1)
 
 
 async def wait_for_file(path):
@@ -259,17 +259,19 @@ async def test_a_cancelled_call_ends_all_that_was_started(folder, command):
     """Rule: cancellation passes through, is quick, and leaves no process, not even one that ignores SIGTERM."""
     context, script = new_context(), f"exec 3>pids; echo printed; echo $$ >&3; {command}"
 
+    began: list[float] = []
+
     async def cancel():
         await wait_for_file(folder / "pids")
+        began.append(trio.current_time())
         scope.cancel()
 
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel)
             await bash(folder, script, context=context)
-    before = trio.current_time()
     assert scope.cancelled_caught
-    assert trio.current_time() - before < 1
+    assert trio.current_time() - began[0] < 1
     assert context.said.startswith("printed")
     assert all(is_dead(int(pid)) for pid in (folder / "pids").read_text().split())
 
@@ -477,10 +479,16 @@ async def test_what_a_cancelled_command_has_printed_is_in_the_log(folder):
 
 @pytest.mark.parametrize(
     ("arguments", "subject"),
-    [({"command": "echo hi"}, "bash: echo hi"), ({"command": "echo hi", "cwd": "sub"}, "bash in sub: echo hi")],
+    [
+        ({"command": "echo hi"}, 'in "{root}": echo hi'),
+        ({"command": "echo hi", "cwd": "."}, 'in "{root}": echo hi'),
+        ({"command": "echo hi", "cwd": "./sub"}, 'in "{root}/sub": echo hi'),
+        ({"command": "echo hi", "cwd": "link"}, 'in "{root}/sub": echo hi'),
+    ],
 )
 async def test_a_command_is_asked_for_and_allowed_by_what_it_says(folder, arguments, subject):
-    """Rule: what is allowed for longer is that very command in that very folder, whatever it is said to be for."""
+    """Rule: what is allowed for longer is that very command in that very folder, whatever it is said to be for, and
+    however the folder is written."""
     asked: list[str] = []
 
     async def allow(request):
@@ -488,12 +496,13 @@ async def test_a_command_is_asked_for_and_allowed_by_what_it_says(folder, argume
         return Allow("agent")
 
     (folder / "sub").mkdir(exist_ok=True)
+    (folder / "link").symlink_to("sub")
     calls = iter([call("bash", description=why, **arguments) for why in ("greet", "greet once more")])
     model = FunctionModel(lambda request: next(calls, None) or say(request.last_tool_text))
     plugins = [shell(folder), Plugin("boss", setup=[Approver(allow)])]
     async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("lead")) as lead:
         assert (await lead.ask("Go.")).text == "hi"
-    assert asked == [subject]
+    assert asked == [subject.format(root=os.path.realpath(folder))]
 
 
 async def test_where_nobody_can_be_asked_nothing_runs(folder):

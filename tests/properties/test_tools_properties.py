@@ -154,7 +154,7 @@ class VisibleTools(RuleBasedStateMachine):
         """Rule: what runs is what is visible, and nothing else."""
         node = self.place(scope)
         self.ran.clear()
-        context = ToolContext(None, registry=self.registry, call_id="c", number=1)
+        context = ToolContext(None, registry=self.registry, call_id="c", name="", number=1)
         made = ToolCall("c", name=name, arguments="")
         outcome = trio.run(execute_call, self.registry, node.key, made, context)
         expected = node.visible().get(name)

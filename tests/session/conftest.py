@@ -131,7 +131,7 @@ SAMPLES: dict[str, Fact] = {
     ),
     "approval/requested": ApprovalRequested("c1", tool="look", subject="look: far", reason="It is far."),
     "approval/decided": ApprovalDecided(
-        "c1:code:2", subject="look: near", decision="allowed", lasting="agent", by="ann", reason="why not"
+        "c1:code:2", tool="look", subject="look: near", decision="allowed", lasting="agent", by="ann", reason="why not"
     ),
     "subagent/start": SubagentStarted("helper", session_id="s2", provider="spawn", preset="team", grants=("look",)),
     "subagent/end": SubagentEnded("s2", outcome="failed", text="half", diagnostic="why", usage=Usage(2)),

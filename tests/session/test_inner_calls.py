@@ -27,7 +27,7 @@ def asked(call_id: str = "c1", subject: str = "look") -> ApprovalRequested:
 
 
 def decided(call_id: str = "c1", subject: str = "look", **said: str) -> ApprovalDecided:
-    return ApprovalDecided(call_id, subject=subject, **{"decision": "allowed", **said})
+    return ApprovalDecided(call_id, tool="look", subject=subject, **{"decision": "allowed", **said})
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def test_a_request_and_its_decision_stand_within_the_records_of_their_call(log, 
     log.append(asked())
     assert refused(log, asked()) == "an approval cannot be requested for call 'c1', which waits for one already"
     assert refused(log, say.result("c1")) == "call 'c1' waits for an approval that is not decided"
-    assert refused(log, decided(subject="see")) == "no approval of 'see' is requested for call 'c1'"
+    assert refused(log, decided(subject="see")) == "no approval of 'see' with tool 'look' is requested for call 'c1'"
     log.append(decided())
-    assert refused(log, decided()) == "no approval of 'look' is requested for call 'c1'"
+    assert refused(log, decided()) == "no approval of 'look' with tool 'look' is requested for call 'c1'"
     log.append(say.result("c1"))
 
 
@@ -94,10 +94,10 @@ def test_a_request_and_its_decision_stand_within_the_records_of_their_call(log, 
         ({"decision": "cancelled", "lasting": "agent"}, False),
     ],
 )
-def test_what_is_allowed_for_longer_is_known_by_its_subject(log, said, allowed):
+def test_what_is_allowed_for_longer_is_known_by_tool_and_subject(log, said, allowed):
     log.append(asked(subject="look: far"))
     log.append(decided(subject="look: far", **said))
-    assert list(log.allowed) == (["look: far"] if allowed else [])
+    assert list(log.allowed) == ([("look", "look: far")] if allowed else [])
 
 
 def test_a_fork_begins_with_nothing_allowed(log, say):
@@ -106,5 +106,5 @@ def test_a_fork_begins_with_nothing_allowed(log, say):
     log.append(decided(lasting="agent"))
     say.extend(log, say.result("c1"), say.call("c2"), say.result("c2"), StepEnded(), TurnEnded("completed"))
     fork = log.fork(SessionHeader("s2", path="lead/fork-1", created=0.0))
-    assert list(log.allowed) == ["look"]
+    assert list(log.allowed) == [("look", "look")]
     assert list(fork.allowed) == []

@@ -166,7 +166,7 @@ async def test_anything_but_done_is_an_error_with_the_diagnostic_before_the_part
 
 async def test_a_tool_called_without_an_agent_says_so():
     async with open_host() as host:
-        context = ToolContext(None, registry=host.registry, call_id="c", number=1)
+        context = ToolContext(None, registry=host.registry, call_id="c", name="", number=1)
         with pytest.raises(Exception, match="only an agent can delegate"):
             await delegation_tool(spawn_provider()).run(description="d", prompt="p", context=context)
 

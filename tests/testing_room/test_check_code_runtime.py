@@ -49,6 +49,18 @@ async def _calls_one_by_one(run, program):
     return await run(attrs.evolve(program, call=call))
 
 
+async def _calls_out_of_order(run, program):
+    made = []
+
+    async def call(name, arguments):
+        made.append(name)
+        for _ in range(20 - len(made)):  # the later a call, the sooner it is passed on
+            await trio.lowlevel.checkpoint()
+        return await program.call(name, arguments)
+
+    return await run(attrs.evolve(program, call=call))
+
+
 async def _has_no_limit_of_output(run, program):
     limits = attrs.evolve(program.limits, output=1_000_000)
     return await run(attrs.evolve(program, limits=limits))
@@ -85,6 +97,7 @@ WRONG = {
     _raises: "running a program raises nothing but cancellation",
     _says_no_line: "its message has 'line 5'",
     _calls_one_by_one: "calls that are gathered run at the same time",
+    _calls_out_of_order: "calls are passed on in the order in which they are made",
     _has_no_limit_of_output: "its message has '9999'",
     _has_no_limit_of_calls: "a call over the limit raises in the program",
     _ends_late: "a program that is cancelled ends in 0.1 s",

@@ -53,7 +53,7 @@ class Bench:
         self.concluded = False
 
     def context(self, call_id: str = "c1") -> ToolContext:
-        return ToolContext(self.agent, registry=self.registry, call_id=call_id, number=1)
+        return ToolContext(self.agent, registry=self.registry, call_id=call_id, name="", number=1)
 
     async def call(self, name: str, *, context: ToolContext | None = None, **arguments: object) -> ToolOutcome:
         """Run one call through the pipeline."""

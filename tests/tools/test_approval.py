@@ -16,6 +16,7 @@ from creche.tools import (
     Proceed,
     Refuse,
     RequestApproval,
+    Tool,
     ToolContext,
     execute_call,
     restrict,
@@ -134,7 +135,7 @@ async def test_an_approver_that_answers_anything_else_refuses(bench, ran, answer
     bench.pen.add(approver(answer))
     [(_, code, text)] = await bench.run(("push", {"branch": "main"}))
     assert (code, ran) == ("approval-refused", [])
-    assert "the approver at the global layer failed" in text
+    assert text == "Error: nobody could say whether 'push' may be called: 'test' failed"
     [fault] = bench.faults
     assert fault.what == "answering a request to run tool 'push'"
     assert str(fault.error) == f"an approver returns Allow(), Refuse() or None, not {answer!r}"
@@ -250,22 +251,81 @@ async def test_arguments_that_were_changed_are_what_is_asked_for_and_what_runs(b
     assert asked[0].subject == "push draft"
 
 
-async def test_a_call_of_a_program_is_asked_for_too_and_leaves_no_record(bench, ran):
+async def test_a_call_without_an_agent_is_asked_for_too_each_time(bench, ran):
     asked: list[ApprovalRequest] = []
     bench.pen.add(approver(Allow("agent"), asked))
     call = ToolCall("c1", name="push", arguments='{"branch": "main"}')
     for _ in range(2):
-        context = ToolContext(None, registry=bench.registry, call_id="c1", number=1)
+        context = ToolContext(None, registry=bench.registry, call_id="c1", name="", number=1)
         outcome = await execute_call(bench.registry, None, call, context)
         assert outcome.text == "pushed"
-    assert [request.agent for request in asked] == [None, None]
+    assert [request.agent_path for request in asked] == ["", ""]
 
 
-async def test_a_denial_has_a_code_of_its_own_if_it_says_so(bench, ran):
+@pytest.mark.parametrize("answer", [lambda request: Allow(), Allow, None])
+def test_an_approver_that_is_not_async_is_refused_when_it_is_made(answer):
+    with pytest.raises(TypeError, match=r"^an approver is an async function of the request"):
+        Approver(answer)
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [(Allow, "forever"), (Allow, 3), (Refuse, 42), (Refuse, None)])
+def test_an_answer_that_could_not_be_logged_cannot_be_made(kind, wrong):
+    with pytest.raises((TypeError, ValueError)):
+        kind(wrong)
+
+
+async def test_an_approver_whose_answer_cannot_be_made_refuses(bench, ran):
+    async def answer(request):
+        return Allow("forever")
+
+    bench.pen.add(Approver(answer))
+    [(_, code, _)] = await bench.run(("push", {"branch": "main"}))
+    assert (code, ran, logged(bench)[-1]) == ("approval-refused", [], ("push main", "refused"))
+
+
+async def test_those_who_remember_are_asked_before_those_who_decide(bench, ran):
+    order: list[str] = []
+
+    def noting(name, answer, **options):
+        async def answer_it(request):
+            order.append(name)
+            return answer
+
+        return Approver(answer_it, **options)
+
+    bench.own.add(noting("own", Allow()))
+    bench.pen.add(noting("memory", None, remembers=True))
+    await bench.run(("push", {"branch": "main"}))
+    assert order == ["memory", "own"]
+
+
+async def test_what_is_allowed_for_one_tool_is_not_allowed_for_another(bench, ran):
+    """Rule: it holds for tool and subject."""
+    asked: list[ApprovalRequest] = []
+
+    @tool
+    async def delete(branch: str) -> str:
+        """Delete."""
+        return "deleted"
+
+    bench.pen.add(delete)
+    bench.pen.add(approver(Allow("agent"), asked))
+    await bench.run(("push", {"branch": "main"}))
+    await bench.run(("delete", {"branch": "main"}))
+    assert [(request.tool, request.subject) for request in asked] == [("push", "push main"), ("delete", "push main")]
+
+
+async def test_a_denial_has_a_code_of_its_own_if_it_says_so(bench, ran, make_bench):
+    bench = make_bench()
+
     async def deny(event, go_on):
         return Deny("Plan first.", code="plan-mode")
 
-    bench.pen.at(None).wrap(PreExecute, deny)
+    bench.pen.add(Tool("push", description="", parameters={}, run=lambda: "", inline=True))
     bench.own.wrap(PreExecute, deny)
-    # The outermost wrapper of the fixture asks for an approval whatever is inside; the nearest one alone is asked here.
-    assert [code for _, code, _ in await bench.run(("push", {"branch": "main"}))] == ["approval-unanswered"]
+    assert await bench.run("push") == [("c1", "plan-mode", "Error: Plan first.")]
+
+
+def test_a_denial_without_a_code_would_be_a_success():
+    with pytest.raises(ValueError, match=r"^a refusal has a code"):
+        Deny("no", code="")

@@ -1,6 +1,7 @@
 """What a body can say besides its result: messages for later, the end of the turn, progress; and its time."""
 
 import math
+import threading
 
 import pytest
 import trio
@@ -19,6 +20,7 @@ from creche.tools import (
     ToolContext,
     ToolOutcome,
     ToolProgressed,
+    ToolThreads,
     tool,
 )
 
@@ -135,7 +137,8 @@ async def test_progress_is_heard_at_the_agent_and_above_and_is_not_logged(bench)
     bench.pen.add(body(act))
     await bench.run("act")
     assert heard == [ToolProgressed("lead", call_id="c1", name="act", text="reading", done=1, total=3)]
-    assert {record.kind for record in bench.agent.session.records()} & {"tools/progressed"} == set()
+    kinds = [record.kind for record in bench.agent.session.records()]
+    assert kinds[-4:] == ["tool/call", "tool/result", "step/end", "turn/end"]
 
 
 # ---------------------------------------------------------------- time
@@ -263,3 +266,39 @@ async def test_no_more_bodies_of_a_tool_run_at_once_than_it_says(bench, autojump
     await bench.run(*["act"] * 6)
     assert most == 2
     assert trio.current_time() - began == pytest.approx(3)
+
+
+async def test_the_wait_for_a_thread_does_not_count(bench):
+    """Rule: the time of a body begins with the body, in its thread."""
+    bench.pen.provide(ToolThreads(trio.CapacityLimiter(1)))
+    gate = threading.Event()
+
+    @tool(parallel=True, timeout=0.2)
+    def act(number: int) -> str:
+        """Act."""
+        if number == 0:
+            gate.wait(0.15)
+        return "done"
+
+    bench.pen.add(act)
+    assert [code for _, code, _ in await bench.run(*[("act", {"number": number}) for number in range(4)])] == [""] * 4
+
+
+@pytest.mark.parametrize("message", ["", []])
+async def test_a_message_with_nothing_in_it_fails_the_call_that_defers_it(bench, message):
+    async def act(context):
+        context.defer(message)
+        return ""
+
+    bench.pen.add(body(act))
+    [(_, code, _)] = await bench.run("act")
+    assert (code, bench.delivered) == ("exception", []) if message == [] else ("", bench.delivered)
+
+
+async def test_an_outcome_has_a_code_that_is_a_text(bench):
+    async def act(context):
+        return ToolOutcome("x", code=5)
+
+    bench.pen.add(body(act))
+    [(_, code, _)] = await bench.run("act")
+    assert code == "exception"

@@ -15,14 +15,16 @@ from creche.tools import (
     Approver,
     Guard,
     PreExecute,
+    Refuse,
     RequestApproval,
     Tool,
     ToolContext,
+    begin_call,
     call_tool,
     restrict,
     tool,
 )
-from creche.tools._lane import MOST_AT_ONCE, Lane
+from creche.tools._gate import MOST_AT_ONCE, Gate
 
 
 def outer(act, name="outer"):
@@ -111,16 +113,16 @@ async def test_guards_and_approvals_hold_for_it(bench):
     async def ask(event, go_on):
         return RequestApproval("Why?") if event.execution.tool.name == "add" else await go_on()
 
-    async def allow(request):
-        assert request.execution.context.parent is not None
-        return Allow()
+    async def refuse(request):
+        assert not request.execution.context.is_direct
+        return Refuse()
 
     bench.pen.add(Tool("sub", description="", parameters={}, run=lambda **_: "", inline=True))
     bench.pen.add(Guard(lambda execution: "no" if execution.tool.name == "sub" else None))
     bench.pen.wrap(PreExecute, ask)
-    bench.pen.add(Approver(allow))
+    bench.pen.add(Approver(refuse))
     bench.pen.add(outer(act))
-    assert await bench.run("outer") == [("c1", "", "ok denied")]
+    assert await bench.run("outer") == [("c1", "", "approval-refused denied")]
 
 
 async def test_the_time_of_an_approval_is_nobodys(bench, autojump_clock):
@@ -130,7 +132,7 @@ async def test_the_time_of_an_approval_is_nobodys(bench, autojump_clock):
         with context.time_limit(10) as limit:
             async with trio.open_nursery() as nursery:
                 for _ in range(2):
-                    nursery.start_soon(wait, call_tool(context, "add", '{"a": 1, "b": 2}'))
+                    nursery.start_soon(wait, begin_call(context, "add", '{"a": 1, "b": 2}'))
             await trio.sleep(9)
         return f"in time: {not limit.cancelled_caught}"
 
@@ -168,7 +170,7 @@ async def test_calls_overlap_as_their_tools_allow_and_begin_in_order(bench, auto
     async def act(context):
         async with trio.open_nursery() as nursery:
             for number, name in enumerate(["par", "par", "alone", "par", "par"]):
-                nursery.start_soon(wait, call_tool(context, name, json.dumps({"label": f"{name}{number}"})))
+                nursery.start_soon(wait, begin_call(context, name, json.dumps({"label": f"{name}{number}"})))
         return ""
 
     bench.pen.add(timed("par", parallel=True))
@@ -197,7 +199,7 @@ async def test_what_calls_defer_comes_in_the_order_in_which_they_were_made(bench
         context.defer("before")
         async with trio.open_nursery() as nursery:
             for text, seconds in (("slow", 2), ("quick", 1)):
-                nursery.start_soon(wait, call_tool(context, "note", json.dumps({"text": text, "seconds": seconds})))
+                nursery.start_soon(wait, begin_call(context, "note", json.dumps({"text": text, "seconds": seconds})))
         context.defer("after")
         return ""
 
@@ -252,7 +254,7 @@ async def test_a_cancelled_call_gives_every_call_in_it_its_result(bench):
     async def act(context):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(wait, call_tool(context, "hang", "{}"))
+                nursery.start_soon(wait, begin_call(context, "hang", "{}"))
         return ""
 
     bench.pen.add(hang)
@@ -305,10 +307,63 @@ async def test_without_a_step_there_is_nothing_to_be_part_of():
     registry = Registry()
     pen = make_registrar(registry, Owner("test"), None)
     pen.on(Fault, lambda fault: None)
-    context = ToolContext(None, registry=registry, call_id="c1", number=1)
+    context = ToolContext(None, registry=registry, call_id="c1", name="", number=1)
     with pytest.raises(AgentError) as caught:
         await call_tool(context, "add", "{}")
     assert str(caught.value) == "call 'c1' is not part of a step of an agent, so no other call can be part of it"
+
+
+async def test_a_call_that_outlives_what_it_is_part_of_is_cancelled_and_has_its_result(bench):
+    """Rule: when a call has its result, nothing that is part of it is open, wherever its tasks live."""
+    ended: list[str] = []
+
+    @tool(parallel=True)
+    async def hang() -> str:
+        """Hang."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("hang")
+        return ""
+
+    async def ask(event, go_on):
+        return RequestApproval("Why?") if event.execution.tool.name == "add" else await go_on()
+
+    async def never(request):
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as elsewhere:
+
+        async def act(context):
+            for name, arguments in (("hang", "{}"), ("add", '{"a": 1, "b": 2}')):
+                elsewhere.start_soon(wait, begin_call(context, name, arguments))
+            await trio.testing.wait_all_tasks_blocked()
+            return "gone"
+
+        bench.pen.add(hang)
+        bench.pen.wrap(PreExecute, ask)
+        bench.pen.add(Approver(never))
+        bench.pen.add(outer(act))
+        assert await bench.run("outer") == [("c1", "", "gone")]
+    assert ended == ["hang"]
+    assert sorted([record.data.code for record in bench.agent.session.records("tool/code-result")]) == [
+        "cancelled",
+        "not-started",
+    ]
+
+
+async def test_a_context_that_was_kept_takes_no_more_calls(bench):
+    kept: list[ToolContext] = []
+
+    async def act(context):
+        kept.append(context)
+        return ""
+
+    bench.pen.add(outer(act))
+    await bench.run("outer")
+    with pytest.raises(AgentError) as caught:
+        await call_tool(kept[0], "add", {"a": 1, "b": 2})
+    assert str(caught.value) == "call 'c1' is over, so no other call can be part of it any more"
 
 
 # ---------------------------------------------------------------- the order, against a naive model
@@ -316,21 +371,21 @@ async def test_without_a_step_there_is_nothing_to_be_part_of():
 
 @settings(deadline=None)
 @given(plan=st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=25))
-def test_a_lane_lets_calls_begin_as_the_rule_says(plan):
+def test_a_gate_lets_calls_begin_as_the_rule_says(plan):
     """Law: in order; parallel ones side by side up to the limit, any other alone."""
 
     async def main() -> dict[int, tuple[float, float]]:
-        lane, spans = Lane(), dict[int, tuple[float, float]]()
+        gate, spans = Gate(), dict[int, tuple[float, float]]()
 
         async def one(number, place, seconds):
-            async with lane.turn(place):
+            async with gate.turn(place):
                 begin = trio.current_time()
                 await trio.sleep(seconds)
                 spans[number] = (begin, trio.current_time())
 
         async with trio.open_nursery() as nursery:
             for number, (parallel, seconds) in enumerate(plan):
-                nursery.start_soon(one, number, lane.join(lambda parallel=parallel: parallel), seconds)
+                nursery.start_soon(one, number, gate.join(lambda parallel=parallel: parallel), seconds)
         return spans
 
     spans = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -346,10 +401,10 @@ def test_a_lane_lets_calls_begin_as_the_rule_says(plan):
 
 
 async def test_who_gives_up_waiting_holds_up_nobody(autojump_clock):
-    lane, order = Lane(), []
+    gate, order = Gate(), []
 
     async def one(name, *, parallel=False):
-        async with lane.turn(lane.join(lambda: parallel)):
+        async with gate.turn(gate.join(lambda: parallel)):
             order.append(name)
             await trio.sleep(1)
 

@@ -139,7 +139,7 @@ async def test_a_program_may_call_without_an_agent(bench):
 
     bench.pen.add(Guard(note))
     bench.own.add(Guard(lambda execution: "not for agents"))
-    context = ToolContext(None, registry=bench.registry, call_id="c1", number=1)
+    context = ToolContext(None, registry=bench.registry, call_id="c1", name="", number=1)
     call = ToolCall("c1", name="write", arguments='{"text": "a"}')
     assert (await execute_call(bench.registry, None, call, context)).text == "wrote a"
     assert seen == [None]

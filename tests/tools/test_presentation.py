@@ -190,7 +190,7 @@ async def test_a_tool_that_the_request_did_not_name_does_not_run(bench):
 
 async def test_a_tool_that_the_prompt_did_not_describe_does_not_run_in_a_program(bench):
     step = CallStep(offered=frozenset({RUN_CODE}), inside={"a": named("a")})
-    parent = ToolContext(bench.agent, registry=bench.registry, call_id="c0", number=1, step=step)
+    parent = ToolContext(bench.agent, registry=bench.registry, call_id="c0", name="", number=1, step=step)
     assert await in_step(bench, step, "a", parent=parent) == ("", "a ran")
     assert (await in_step(bench, step, "b", parent=parent))[0] == "unknown-tool"
 

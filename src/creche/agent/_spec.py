@@ -58,14 +58,11 @@ class AgentSpec:
 def expand_setup(
     *, persona: Text | None, tools: Iterable[Tool], mode: Mode | None, setup: Iterable[SetupItem]
 ) -> tuple[SetupItem, ...]:
-    """Return a setup with its shorthands as items, which come before its own."""
+    """Return a setup with its shorthands as items: before its own, but for the presentation, which may need them."""
     items: list[SetupItem] = []
     if persona is not None:
         items.append(Section(PERSONA_SECTION, order=PERSONA_ORDER, text=persona))
-    items += tools
-    if mode is not None:
-        items.append(present_as(mode))
-    return (*items, *setup)
+    return (*items, *tools, *setup, *(() if mode is None else (present_as(mode),)))
 
 
 @attrs.frozen

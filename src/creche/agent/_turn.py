@@ -14,7 +14,7 @@ to the log. The order within a turn::
     turn/end
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -45,7 +45,7 @@ from creche.session import (
     flush_closing,
     project_snapshot,
 )
-from creche.tools import OutputShape, Tool, visible
+from creche.tools import OutputShape, visible
 
 from ._asking import turns_above
 from ._events import Enter, PreStep, Reject, TurnStopping
@@ -121,8 +121,8 @@ class StepPlan:
     """The rendered system prompt."""
     tools: tuple[ToolSchema, ...]
     """The tools of the assembly."""
-    inside: Mapping[str, Tool]
-    """The tools that programs of its answer may call."""
+    inside: Collection[str]
+    """Names of the tools that the prompt describes to programs."""
     messages: tuple[UserMessage, ...]
     """What joins the history."""
     starts_series: bool
@@ -301,8 +301,9 @@ async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
     turn.deliveries += claimed
     for delivery in claimed:
         turn.shape = delivery.shape or turn.shape
+    # In the same synchronous stretch in which the prompt is made, before its wrappers: these are the tools it describes.
+    inside = visible(agent.registry, agent.scope).keys()
     assembly = await assemble(agent.registry, AssembleContext.of(agent))
-    inside = visible(agent.registry, agent.scope)
     contexts = join_context_sections(render_context_sections(assembly))
     snapshot = project_snapshot(agent.session.snapshot, contexts)
     messages = [delivery.message for delivery in claimed]

@@ -16,7 +16,7 @@ from ._demo import survey
 from ._ending import FAILED, INTERRUPTED, USAGE, complain, problem_with, tell, write_line
 from ._progress import Progress
 from ._run import EPILOGUE, run
-from ._state import state_folder
+from ._state import sessions_folder
 
 app = cyclopts.App(
     name="creche",
@@ -51,7 +51,7 @@ def demo(
     if problem is not None:
         return complain(f"cannot survey {folder!r}: {problem}", USAGE)
     progress = Progress(None if as_json else write_line)
-    store = JsonlStore(Path(log) if log is not None else state_folder())
+    store = JsonlStore(Path(log) if log is not None else sessions_folder())
     try:
         summary = trio.run(survey, os.path.abspath(folder), store, progress.follow)
     except KeyboardInterrupt:

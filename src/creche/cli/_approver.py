@@ -1,11 +1,14 @@
 """The terminal as an approver: each call that has to be asked for is shown, and a line of the user decides.
 
-Rule 1: one question at a time; what was allowed meanwhile is not asked.
-Rule 2: the user is asked until the answer is one of those offered; a terminal that has ended answers nothing more.
+Rule 1: one question at a time; what was allowed meanwhile, to this agent or for the project, is not asked.
+Rule 2: what was typed before a question is no answer to it. The user is asked until the answer is one of those
+offered; a terminal that has ended answers nothing more.
 """
 
+import contextlib
 import os
 import sys
+import termios
 from collections.abc import Callable
 
 import trio
@@ -14,10 +17,19 @@ from creche.scope import Plugin
 from creche.tools import Allow, ApprovalRequest, Approver, Refuse
 
 WIDEST = 2000
-"""Characters of a subject that are shown."""
+"""Characters of a subject that are shown, half of them from its end."""
 
-_QUESTION = "    y: once, a: always for this agent, p: always in this project, n: no, or why not"
-_ANSWERS: dict[str, Allow | Refuse] = {"y": Allow(), "a": Allow("agent"), "p": Allow("project"), "n": Refuse()}
+_QUESTION = "    yes, always for this agent (a), always in this project (p), no, or no and why?"
+_ANSWERS: dict[str, Allow | Refuse] = {
+    "y": Allow(),
+    "yes": Allow(),
+    "a": Allow("agent"),
+    "always": Allow("agent"),
+    "p": Allow("project"),
+    "project": Allow("project"),
+    "n": Refuse(),
+    "no": Refuse(),
+}
 
 
 class Terminal:
@@ -25,13 +37,16 @@ class Terminal:
 
     Args:
       write: Writes one line.
+      memory: Where it is kept what is allowed for the project.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], *, memory: str) -> None:
         self._write = write
+        self._memory = memory
         self._turn = trio.StrictFIFOLock()
         self._read = b""
         self._has_ended = False
+        self._in_project: set[tuple[str, str]] = set()
 
     @property
     def plugin(self) -> Plugin:
@@ -40,25 +55,41 @@ class Terminal:
 
     async def answer(self, request: ApprovalRequest) -> Allow | Refuse | None:
         """Ask about one call."""
-        agent = request.agent
+        agent, about = request.agent, (request.tool, request.subject)
         async with self._turn:
-            if agent is not None and request.subject in agent.session.allowed:
+            if self._has_ended:
+                return None
+            if about in self._in_project or (agent is not None and about in agent.session.allowed):
                 return Allow()
-            who = "a program" if agent is None else agent.path
+            who = "a call without an agent" if agent is None else agent.path
             self._write(f"{who} asks to call {request.tool}: {request.reason}")
-            for line in _printable(request.subject).splitlines() or [""]:
-                self._write(f"    {line}")
-            return await self._decide()
+            said = request.arguments.get("description")
+            for text in (request.subject, f"({said})" if isinstance(said, str) else ""):
+                for line in _printable(text).splitlines():
+                    self._write(f"    {line}")
+            answer = await self._decide()
+            if answer == Allow("project"):
+                self._in_project.add(about)
+                self._write(f"    kept in {self._memory}")
+            return answer
 
     async def _decide(self) -> Allow | Refuse | None:
+        self._forget_what_was_typed()
         while not self._has_ended:
             self._write(_QUESTION)
-            said = (await self._line()).strip()
-            if said.lower() in _ANSWERS:
-                return _ANSWERS[said.lower()]
-            if len(said) > 1:
-                return Refuse(said)
+            word, _, reason = (await self._line()).strip().partition(" ")
+            answer = _ANSWERS.get(word.lower().rstrip(",:"))
+            if isinstance(answer, Refuse):
+                return Refuse(reason.strip())
+            if answer is not None and not reason:
+                return answer
+        self._write("    nobody answers here any more; what has to be asked for is refused")
         return None
+
+    def _forget_what_was_typed(self) -> None:
+        self._read = b""
+        with contextlib.suppress(termios.error):  # it has ended, which is seen when it is read
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     async def _line(self) -> str:
         """Wait for a line of the user; nothing of a line that is not finished is lost when this is cancelled."""
@@ -74,14 +105,7 @@ class Terminal:
 
 
 def _printable(text: str) -> str:
-    shown = text if len(text) <= WIDEST else f"{text[:WIDEST]}... ({len(text):,} characters)"
+    half = WIDEST // 2
+    left_out = f"\n... {len(text) - WIDEST:,} characters ...\n"
+    shown = text if len(text) <= WIDEST else f"{text[:half]}{left_out}{text[-half:]}"
     return "".join([char if char.isprintable() or char == "\n" else " " for char in shown])
-
-
-def allow_all() -> Plugin:
-    """Return the plugin that allows everything that is asked for."""
-
-    async def answer(request: ApprovalRequest) -> Allow:
-        return Allow()
-
-    return Plugin("--yes", setup=[Approver(answer)])

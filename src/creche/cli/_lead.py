@@ -1,5 +1,6 @@
 """The lead that works on a task: what it is, and how its answer is heard."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from creche.scope import Plugin
 from creche.session import AssistantSaid, AttemptFailed, JsonlStore, RecordAppended, RetryPlanned
 from creche.subagents import delegation
 
-from ._approver import Terminal, allow_all
+from ._approver import Terminal
 from ._choice import Choice
 from ._console import Console
 from ._progress import Progress
@@ -97,7 +98,7 @@ async def work(job: Job, progress: Progress, console: Console | None) -> Reply |
 async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
     plugins = [files(job.folder, write=job.powers.write), delegation()]
     if job.powers.shell:
-        plugins.append(shell(job.folder))
+        plugins.append(shell(job.folder, ask=not job.powers.yes))
         plugins += _approvers(job, console)
     if job.choice.fallbacks:
         plugins.append(fallback(*job.choice.fallbacks))
@@ -116,9 +117,10 @@ async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
 
 
 def _approvers(job: Job, console: Console | None) -> list[Plugin]:
-    if job.powers.yes or console is None:
-        return [allow_all()]
-    return [remember_approvals(approvals_file(job.folder)), Terminal(console.line).plugin]
+    if job.powers.yes or console is None:  # without a console nobody can be asked, so what has to be is refused
+        return []
+    file = approvals_file(job.folder)
+    return [remember_approvals(file), Terminal(console.line, memory=os.fspath(file)).plugin]
 
 
 class Speech:

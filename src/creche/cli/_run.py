@@ -35,7 +35,7 @@ from ._ending import (
 )
 from ._lead import LEAD, Job, Powers, work
 from ._progress import Progress
-from ._state import state_folder
+from ._state import approvals_file, sessions_folder
 
 _LARGEST = 10**9
 
@@ -103,7 +103,7 @@ def run(
             options=ModelOptions(effort, max_tokens=_check_number("--max-tokens", max_tokens)),
             requests=_check_number("--max-requests", max_requests) or max_requests,
             log=_check_log(log),
-            powers=_check_powers(write=write, shell=shell, yes=yes, can_ask=not as_json and task != "-"),
+            powers=_check_powers(folder, write=write, shell=shell, yes=yes, can_ask=not as_json and task != "-"),
         )
     except WrongUsage as wrong:
         return complain(str(wrong), USAGE)
@@ -134,7 +134,7 @@ def _check_folder(folder: str) -> str:
 
 def _check_log(log: str | None) -> Path:
     """Return the folder for the log, which is there and can be written to."""
-    folder = Path(log) if log is not None else state_folder()
+    folder = Path(log) if log is not None else sessions_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -145,11 +145,17 @@ def _check_log(log: str | None) -> Path:
     return folder
 
 
-def _check_powers(*, write: bool, shell: bool, yes: bool, can_ask: bool) -> Powers:
+def _check_powers(folder: str, *, write: bool, shell: bool, yes: bool, can_ask: bool) -> Powers:
     if yes and not shell:
         raise WrongUsage("--yes allows commands, and without --shell there are none")
     if shell and not yes and not (can_ask and sys.stdin is not None and sys.stdin.isatty()):
         raise WrongUsage("--shell asks before each command, and there is no terminal to ask on; --yes allows them all")
+    memory = approvals_file(folder)
+    if write and shell and not yes and memory.is_relative_to(os.path.realpath(folder)):
+        raise WrongUsage(
+            f"with --write, agents could change what is always allowed, in {os.fspath(memory.parent)!r}; work in a "
+            "folder that does not contain that one, or set CRECHE_STATE to another"
+        )
     return Powers(write=write, shell=shell, yes=yes)
 
 

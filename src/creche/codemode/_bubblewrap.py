@@ -90,7 +90,10 @@ class _Programs:
     async def __call__(self, program: Program, /) -> ProgramEnd:
         """Run one program to its end."""
         try:
-            sandbox = (await self._ready.receive()).unwrap()
+            started = await self._ready.receive()
+            if isinstance(started, outcome.Error):  # it may be long ago that this failed; now is what counts
+                started = await self._ready.receive()
+            sandbox = started.unwrap()
             while sandbox.has_ended:  # killed by somebody else while it waited
                 sandbox = (await self._ready.receive()).unwrap()
         except PluginError as error:

@@ -12,7 +12,7 @@ killed is emitted as well.
 import codecs
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 import attrs
@@ -144,14 +144,15 @@ class _Running:
             return _killed("it sent a call of a tool that there is not")
         if self._calls >= self._program.limits.calls or self._pending + size > _MOST_PENDING:
             return _killed("it sent more calls than it may")
-        nursery.start_soon(self._answer, self._calls, tool, arguments, size)
+        pending = self._program.call(tool, arguments)  # here, for the tasks of a batch begin in any order
+        nursery.start_soon(self._answer, self._calls, pending, size)
         self._calls += 1
         self._pending += size
         return None
 
-    async def _answer(self, number: int, tool: str, arguments: str, size: int) -> None:
+    async def _answer(self, number: int, pending: Awaitable[str], size: int) -> None:
         try:
-            value = await self._program.call(tool, arguments)
+            value = await pending
         except ToolError as error:
             answer = canonical_json({"call": number, "error": str(error)})
         else:

@@ -156,7 +156,7 @@ def _failed(worker: Worker, error: "monty.MontyError") -> ProgramEnd:
     late = f"it computed for more than {worker.program.limits.seconds:g} s"
     if isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
         message = sentence(error, worker.wrapped, worker.program.tools)
-        if message.startswith(_TIMEOUT):
+        if message.startswith(_TIMEOUT) and worker.computed >= worker.program.limits.seconds:
             return ProgramEnd(failure="timeout", message=f"{late}: {message}")
         return ProgramEnd(failure="exception", message=message)
     if isinstance(error, monty.MontyCrashedError) and error.timed_out:

@@ -1,6 +1,6 @@
 """What a program in Monty waits for: calls of tools, and sleep."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,18 +55,19 @@ class Calls:
             self.nursery.start_soon(self._sleep, asked)
         elif self.number == most:
             message = f"a program may call tools {most} times, and this one has"
-            self._settle(asked, {"exc_type": "RuntimeError", "message": message})
+            self._settle(asked, {"exc_type": TOOL_ERROR, "message": message})
         else:
             self.number += 1
-            self.nursery.start_soon(self._call, asked)
+            pending = self.program.call(asked.name, asked.arguments)  # here, for tasks begin in any order
+            self.nursery.start_soon(self._call, asked, pending)
 
     async def _sleep(self, asked: Asked) -> None:
         await trio.sleep(asked.seconds)
         self._settle(asked, {"return_value": None})
 
-    async def _call(self, asked: Asked) -> None:
+    async def _call(self, asked: Asked, pending: Awaitable[str]) -> None:
         try:
-            value = await self.program.call(asked.name, asked.arguments)
+            value = await pending
         except ToolError as error:
             self._settle(asked, {"exc_type": TOOL_ERROR, "message": clean_text(str(error))})
         else:

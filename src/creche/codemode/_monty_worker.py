@@ -8,6 +8,7 @@ import collections
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,8 @@ class Worker:
     """Whether that was too much."""
     ended: bool = False
     """Whether the process is known to have ended."""
+    computed: float = 0.0
+    """Seconds for which it computed."""
 
     # ------------------------------------------------------------ in the thread of trio
 
@@ -147,6 +150,7 @@ class Worker:
         import pydantic_monty as monty
 
         asked: list[Asked] = []
+        began = time.monotonic()
         try:
             snapshot = turn()
             while not isinstance(snapshot, monty.MontyComplete | monty.FutureSnapshot):
@@ -159,6 +163,8 @@ class Worker:
         except monty.MontyCrashedError:
             self.ended = True
             raise
+        finally:
+            self.computed += time.monotonic() - began
         return Stopped(snapshot, asked)
 
     def _begin(self) -> "monty.SyncSnapshot":

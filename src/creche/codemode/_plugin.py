@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from creche.errors import PluginError
 from creche.prompt import AssembleContext, Section, section_order
 from creche.scope import Derivation, Level, Plugin, Registrar, Registry
 from creche.tools import VISIBLE, CodeTool
@@ -37,10 +38,12 @@ def code_mode(
       longest_timeout: Seconds that the model can ask for at most.
 
     Raises:
-      ValueError: A timeout is not above 0, or the usual one above the longest.
+      PluginError: A timeout is not above 0, or the usual one above the longest.
     """
     if not 0 < timeout <= longest_timeout:
-        raise ValueError(f"0 < timeout <= longest_timeout has to hold, not {timeout!r} and {longest_timeout!r}")
+        raise PluginError(
+            f"code_mode: 0 < timeout <= longest_timeout has to hold, not {timeout!r} and {longest_timeout!r}"
+        )
     chosen = MontyRuntime() if runtime is None else runtime
     timeouts = Timeouts(timeout, longest=longest_timeout)
 

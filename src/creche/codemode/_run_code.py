@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 import attrs
 
 from creche._util import canonical_json, clean_text
-from creche.errors import CodeError, StoreError, ToolFailed, ToolRetry
+from creche.errors import AgentError, CodeError, StoreError, ToolFailed, ToolRetry
 from creche.messages import ImagePart
-from creche.tools import RUN_CODE, Tool, ToolContext, ToolOutcome, call_tool, tool, visible
+from creche.tools import RUN_CODE, Tool, ToolContext, ToolOutcome, begin_call, tool, visible
 
 from ._runtime import CodeLimits, CodeRuntime, Program, RunProgram
 
@@ -23,7 +23,7 @@ _DESCRIPTION = """Run a Python program that calls tools, and see what it prints 
 The program is the body of an async function: use `await` and `return` at its top level. The tools are async
 functions of `tools`, which the system prompt lists; call them with keyword arguments, several at once with
 `asyncio.gather`. A call that fails raises ToolCallError. Only what the program prints and returns is shown to you, so
-print little: select, count and combine in the program. It starts fresh each time, and reaches no files, network or processes but through tools.{notes}
+print little: select, count and combine in the program. It starts fresh each time.{notes}
 
 Args:
   code: The program.
@@ -54,11 +54,12 @@ def make_run_code(runtime: CodeRuntime, run: RunProgram, *, limits: CodeLimits, 
     ) -> ToolOutcome:
         if not description.strip():
             raise ToolRetry("the description is empty; say in a few words what the program does")
-        if timeout is not None and timeout <= 0:
-            raise ToolRetry(f"timeout is {timeout:g} seconds, and a program needs more than none")
+        seconds = timeouts.usual if timeout is None else timeout
+        if not 0 < seconds <= timeouts.longest:
+            raise ToolRetry(f"timeout is {seconds:g}, and it can be from 1 to {timeouts.longest:g} seconds")
         context.progress(description)
-        running = _Running(context, limits)
-        seconds = min(timeout or timeouts.usual, timeouts.longest)
+        # While a call waits for an approval the deadline stands still, and what computes meanwhile is bounded all the same.
+        running = _Running(context, attrs.evolve(limits, seconds=min(limits.seconds, seconds)))
         try:
             with context.time_limit(seconds) as limit:
                 end = await run(running.program(code))
@@ -86,7 +87,6 @@ class _Running:
 
     context: ToolContext
     limits: CodeLimits
-    calls: int = 0
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
 
     @property
@@ -99,18 +99,16 @@ class _Running:
         step, context = self.context.step, self.context
         names = frozenset(visible(context.registry, context.scope))
         if step is not None and step.inside is not None:
-            names &= step.inside.keys()
+            names &= frozenset(step.inside)
         return Program(source=source, tools=names, call=self.call, emit=self._pieces.append, limits=self.limits)
 
     def call(self, name: str, arguments: str) -> Awaitable[str]:
         """Call a tool for the program."""
-        self.calls += 1
-        return (
-            self._too_many() if self.calls > self.limits.calls else self._call(call_tool(self.context, name, arguments))
-        )
-
-    async def _too_many(self) -> str:
-        raise ToolFailed(f"a program may call tools {self.limits.calls} times, and this one has")
+        try:
+            pending = begin_call(self.context, name, arguments)
+        except AgentError as error:
+            return _refused(str(error))
+        return self._call(pending)
 
     async def _call(self, pending: Awaitable[ToolOutcome]) -> str:
         try:
@@ -118,7 +116,7 @@ class _Running:
         except StoreError as error:  # the next request will meet it, too, and end the turn
             raise ToolFailed(str(error)) from error
         if outcome.is_error:
-            raise ToolFailed(outcome.text.removeprefix("Error: "))
+            raise ToolFailed(outcome.reason)
         if outcome.json_text is not None:
             return outcome.json_text
         images = sum([isinstance(part, ImagePart) for part in outcome.parts])
@@ -131,6 +129,10 @@ class _Running:
         """Return how it failed, with what it had printed."""
         printed = f"\nIt had printed:\n{self.printed}" if self.printed else ""
         return CodeError(f"the program failed ({kind}): {message}{printed}", kind=kind)
+
+
+async def _refused(reason: str) -> str:
+    raise ToolFailed(reason)
 
 
 def _told(printed: str, value: str | None) -> str:

@@ -26,7 +26,7 @@ class CodeLimits:
     output: int = attrs.field(default=256 * 1024, validator=is_positive)
     """Bytes of UTF-8 that it may print and return, together."""
     calls: int = attrs.field(default=1000, validator=is_count)
-    """Calls of tools."""
+    """Calls of tools; one more raises a ``ToolCallError`` in the program."""
     seconds: float = attrs.field(default=600.0, validator=is_duration)
     """The most that a program may compute, waiting not counted, whatever becomes of who runs it. A net below the
     deadline of each run, which is its caller's to hold."""
@@ -60,6 +60,10 @@ class ProgramEnd:
     """How it failed; ``None`` if it did not."""
     message: str = ""
     """Of a failure: what went wrong, with the line of the program if it is known."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.failure is not None and self.value is not None:
+            raise ValueError("a program that failed has no value")
 
 
 class RunProgram(Protocol):

@@ -237,6 +237,8 @@ class ApprovalDecided:
 
     call_id: str = attrs.field(validator=is_text)
     """Id of the call."""
+    tool: str = attrs.field(validator=is_text, kw_only=True)
+    """Name of the tool."""
     subject: str = attrs.field(validator=is_text, kw_only=True)
     """What was decided on."""
     decision: Decision = attrs.field(validator=is_one_of(*get_args(Decision)), kw_only=True)

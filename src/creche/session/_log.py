@@ -96,9 +96,9 @@ class SessionLog:
         self._pending: dict[str, bool] = {}
         # Calls that are part of another one and run, and of which; calls that wait for an approval, and of what.
         self._inner: dict[str, str] = {}
-        self._asked: dict[str, str] = {}
+        self._asked: dict[str, tuple[str, str]] = {}
         # What was allowed for longer than once. A fork begins with nothing: the agent is another one.
-        self._allowed: set[str] = set()
+        self._allowed: set[tuple[str, str]] = set()
         self._begin_at(None)
 
     def _begin_at(self, settled: Settled | None) -> None:
@@ -217,8 +217,8 @@ class SessionLog:
         return tuple(self._pending)
 
     @property
-    def allowed(self) -> Collection[str]:
-        """Subjects that were allowed to this agent for longer than one call."""
+    def allowed(self) -> Collection[tuple[str, str]]:
+        """What was allowed to this agent for longer than one call: pairs of a tool's name and a subject."""
         return self._allowed
 
     # ---------------------------------------------------------------- writing

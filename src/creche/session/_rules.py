@@ -102,8 +102,10 @@ def _check_request(log: "SessionLog", fact: ApprovalRequested) -> None:
 
 
 def _check_decision(log: "SessionLog", fact: ApprovalDecided) -> None:
-    if log._asked.get(fact.call_id) != fact.subject:
-        raise IllegalRecordError(f"no approval of {fact.subject!r} is requested for call {fact.call_id!r}")
+    if log._asked.get(fact.call_id) != (fact.tool, fact.subject):
+        raise IllegalRecordError(
+            f"no approval of {fact.subject!r} with tool {fact.tool!r} is requested for call {fact.call_id!r}"
+        )
 
 
 def _check_step_end(log: "SessionLog", fact: StepEnded) -> None:
@@ -174,13 +176,13 @@ def _inner_returned(log: "SessionLog", record: Record, fact: CodeReturned) -> No
 
 
 def _requested(log: "SessionLog", record: Record, fact: ApprovalRequested) -> None:
-    log._asked[fact.call_id] = fact.subject
+    log._asked[fact.call_id] = (fact.tool, fact.subject)
 
 
 def _decided(log: "SessionLog", record: Record, fact: ApprovalDecided) -> None:
     del log._asked[fact.call_id]
     if fact.decision == "allowed" and fact.lasting != "once":
-        log._allowed.add(fact.subject)
+        log._allowed.add((fact.tool, fact.subject))
 
 
 def _header_written(log: "SessionLog", record: Record, fact: HeaderWritten) -> None:

@@ -182,6 +182,11 @@ async def _check_tools(bench: Bench) -> None:
     """
     outcome = await bench(source)
     assert outcome.value == [0, 1, 2], f"calls that are gathered run at the same time:\n{outcome}"
+    for _ in range(5):
+        tools = Tools()
+        await bench("import asyncio\nawait asyncio.gather(*[tools.echo(number=n) for n in range(9)])", tools=tools)
+        made = [arguments["number"] for _, arguments in tools.asked]
+        assert made == list(range(9)), f"calls are passed on in the order in which they are made, not {made}"
     source = """
         caught = []
         for kind in (ToolCallError, Exception):

@@ -37,7 +37,7 @@ class Tools:
         """The names of all."""
         return frozenset({"echo", "fail", "hang", "meet", *self.extra})
 
-    async def call(self, name: str, arguments: str, /) -> str:
+    def call(self, name: str, arguments: str, /) -> Awaitable[str]:
         """Answer a call as `creche.codemode.Program` wants it."""
         check_text(arguments)
         read = loads(arguments)
@@ -45,7 +45,10 @@ class Tools:
         given = cast("Arguments", read)
         self.asked.append((name, given))
         own = {"echo": self.echo, "fail": self.fail, "hang": self.hang, "meet": self.meet}
-        return json.dumps(await {**own, **self.extra}[name](given))
+        return self._answer({**own, **self.extra}[name], given)
+
+    async def _answer(self, function: ToolFunction, arguments: Arguments) -> str:
+        return json.dumps(await function(arguments))
 
     async def echo(self, arguments: Arguments) -> object:
         """Return the arguments."""

@@ -109,7 +109,7 @@ def _check_calls(where: str, records: Sequence[Record]) -> None:
 def _check_inner(where: str, records: Sequence[Record]) -> None:
     """Check calls that are part of others, and approvals: each within its call, and each has its end."""
     running: dict[str, str | None] = {}
-    asked: dict[str, str] = {}
+    asked: dict[str, tuple[str, str]] = {}
     for record in records:
         data, at = record.data, f"{where}: record {record.seq} ({record.kind})"
         if isinstance(data, ToolCalled):
@@ -119,9 +119,9 @@ def _check_inner(where: str, records: Sequence[Record]) -> None:
             running[data.call_id] = data.parent
         elif isinstance(data, ApprovalRequested):
             assert data.call_id in running, f"{at} is of call {data.call_id!r}, which does not run"
-            asked[data.call_id] = data.subject
+            asked[data.call_id] = (data.tool, data.subject)
         elif isinstance(data, ApprovalDecided):
-            assert asked.pop(data.call_id, None) == data.subject, f"{at} decides what was not asked"
+            assert asked.pop(data.call_id, None) == (data.tool, data.subject), f"{at} decides what was not asked"
         elif isinstance(data, ToolReturned | CodeReturned) and not record.shadows:
             call_id = data.message.call_id
             assert call_id not in asked, f"{at} is the result of call {call_id!r}, which waits for an approval"

@@ -10,8 +10,8 @@ from ._approval import (
 )
 from ._batch import run_calls as run_calls
 from ._context import CallStep as CallStep, ToolContext as ToolContext, ToolProgressed as ToolProgressed
-from ._limit import LONGEST_RESULT as LONGEST_RESULT, ResultFolder as ResultFolder
-from ._nested import call_tool as call_tool
+from ._cut import LONGEST_RESULT as LONGEST_RESULT, ResultFolder as ResultFolder
+from ._nested import begin_call as begin_call, call_tool as call_tool
 from ._output import OutputShape as OutputShape, output_shape as output_shape
 from ._pipeline import execute_call as execute_call
 from ._stages import (
@@ -77,6 +77,7 @@ __all__ = [
     "ToolThreads",
     "VisibleTools",
     "as_tools",
+    "begin_call",
     "call_tool",
     "execute_call",
     "output_shape",

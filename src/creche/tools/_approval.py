@@ -4,21 +4,23 @@ Rule 1: a request goes up the scope chain of the agent that calls, nearest first
 other, until one decides. When nobody does, nobody is there, and the call is refused.
 Rule 2: a request is made once a call and decided once; both are in the agent's log, also when the call is cancelled
 in between. An approval is for the one call, which it does not survive.
-Rule 3: what was allowed for longer is known by its subject and stands in the log of the agent it was allowed to, so
+Rule 3: what was allowed for longer is known by tool and subject and stands in the log of the agent it was allowed to, so
 it survives what the log survives, and holds for no other agent.
 Rule 4: guards come first, and again after the wait: nobody can allow what a guard refuses.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import attrs
 
+from creche._util import is_one_of, is_text
 from creche.prompt import AgentView
-from creche.scope import Derivation, Level, Registration, Registry, ScopeKey, place_name
-from creche.session import ApprovalDecided, ApprovalRequested, Decision, Lasting
+from creche.scope import Derivation, Level, Registration, Registry, ScopeKey
+from creche.session import ApprovalDecided, ApprovalRequested, Decision, Lasting, SessionLog
 
 from ._stages import Execution, RequestApproval, ToolOutcome, failure
+from ._tool import is_async
 
 
 @attrs.frozen(eq=False)
@@ -34,8 +36,13 @@ class ApprovalRequest:
 
     @property
     def agent(self) -> AgentView | None:
-        """The agent that calls, whose ``path`` says which one of a tree it is."""
+        """The agent that calls; ``None`` for a call without one."""
         return self.execution.agent
+
+    @property
+    def agent_path(self) -> str:
+        """Path of the agent, which says which one of a tree it is; ``""`` for a call without one."""
+        return "" if self.agent is None else self.agent.path
 
     @property
     def tool(self) -> str:
@@ -52,32 +59,46 @@ class ApprovalRequest:
 class Allow:
     """Let the call run."""
 
-    lasting: Lasting = "once"
-    """``"once"``; ``"agent"``: this agent is not asked again for the subject; ``"project"``: nor is anybody in the project,
-    if the plugin is mounted that remembers it, else as ``"agent"``."""
+    lasting: Lasting = attrs.field(default="once", validator=is_one_of(*get_args(Lasting)))
+    """``"once"``; ``"agent"``: this agent is not asked again for that tool and subject; ``"project"``: nor is anybody in the
+    project, if the plugin is mounted that remembers it, else as ``"agent"``."""
 
 
 @attrs.frozen
 class Refuse:
     """Do not let the call run."""
 
-    reason: str = ""
+    reason: str = attrs.field(default="", validator=is_text)
     """A sentence for the model, if there is more to say than no."""
+
+
+def _check_answer(_approver: object, _attribute: object, answer: Any) -> None:
+    if not is_async(answer):
+        raise TypeError(f"an approver is an async function of the request, and {answer!r} is none")
 
 
 @attrs.frozen(eq=False)
 class Approver:
     """An entry: answers the requests for approval of the agents at a scope and all below it."""
 
-    answer: Callable[[ApprovalRequest], Awaitable[Allow | Refuse | None]]
+    answer: Callable[[ApprovalRequest], Awaitable[Allow | Refuse | None]] = attrs.field(validator=_check_answer)
     """Contract: async, and may take as long as it likes; ``None`` passes the request on to the next one up the chain. One
     that raises or returns anything else refuses, and is a `Fault` at its owner. It is cancelled with the call. Several
     requests can wait at the same time."""
+    remembers: bool = attrs.field(default=False, kw_only=True)
+    """Whether it knows what was decided before: those that do are asked before those that decide, wherever they are."""
     entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
 
 
 def _derive_approvers(levels: tuple[Level, ...]) -> tuple[Registration, ...]:
-    return tuple([each for level in reversed(levels) for each in level.tables[0]])
+    nearest_first = [each for level in reversed(levels) for each in level.tables[0]]
+    return tuple(sorted(nearest_first, key=_decides))
+
+
+def _decides(registration: Registration) -> bool:
+    approver = registration.entry
+    assert isinstance(approver, Approver), "the table holds one kind"
+    return not approver.remembers
 
 
 APPROVERS: Derivation[tuple[Registration, ...]] = Derivation((Approver,), derive=_derive_approvers)
@@ -97,56 +118,76 @@ async def seek_approval(
     """
     subject = wanted.subject or execution.tool.name
     log = None if execution.agent is None else execution.agent.session
-    if log is not None and subject in log.allowed:
+    name = execution.tool.name
+    if log is not None and (name, subject) in log.allowed:
         return None
     request = ApprovalRequest(execution, reason=wanted.reason, subject=subject)
-    call_id = execution.context.call_id
+    context, decided = execution.context, _Decided(call_id=execution.context.call_id, tool=name, subject=subject)
     if log is not None:
-        log.append(ApprovalRequested(call_id, tool=execution.tool.name, subject=subject, reason=wanted.reason))
-    answer: Allow | Refuse | None = None
-    by = ""
-    decision: Decision = "cancelled"
+        log.append(ApprovalRequested(context.call_id, tool=name, subject=subject, reason=wanted.reason))
+        context._open.append(lambda: decided.close(log))
     try:
-        with execution.context.waiting_for_approval():
-            answer, by = await _ask(registry, scope, request)
-        decision = "unanswered" if answer is None else "allowed" if isinstance(answer, Allow) else "refused"
+        with context._waiting_for_approval():
+            refused = await _ask(registry, scope, request, decided)
     finally:
         if log is not None:
-            lasting = answer.lasting if isinstance(answer, Allow) else "once"
-            reason = answer.reason if isinstance(answer, Refuse) else ""
+            decided.close(log)
+    return refused
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Decided:
+    """What the log will say of a request, once."""
+
+    call_id: str
+    tool: str
+    subject: str
+    decision: Decision = "cancelled"
+    lasting: Lasting = "once"
+    by: str = ""
+    reason: str = ""
+    is_logged: bool = False
+
+    def close(self, log: SessionLog) -> None:
+        if not self.is_logged:
+            self.is_logged = True
             log.append(
-                ApprovalDecided(call_id, subject=subject, decision=decision, lasting=lasting, by=by, reason=reason)
+                ApprovalDecided(
+                    self.call_id,
+                    tool=self.tool,
+                    subject=self.subject,
+                    decision=self.decision,
+                    lasting=self.lasting,
+                    by=self.by,
+                    reason=self.reason,
+                )
             )
-    return _refusal(execution, answer, by)
-
-
-def _refusal(execution: Execution, answer: Allow | Refuse | None, by: str) -> ToolOutcome | None:
-    name = execution.tool.name
-    if answer is None:
-        text = (
-            f"{name!r} needs an approval, and nobody is there who could give it; do not call it again, find another way"
-        )
-        return failure("approval-unanswered", text)
-    if isinstance(answer, Refuse):
-        why = f": {answer.reason}" if answer.reason else ""
-        return failure("approval-refused", f"{by!r} refused the call of {name!r}{why}; do not make it again as it was")
-    return None
 
 
 async def _ask(
-    registry: Registry, scope: ScopeKey | None, request: ApprovalRequest
-) -> tuple[Allow | Refuse | None, str]:
+    registry: Registry, scope: ScopeKey | None, request: ApprovalRequest, decided: _Decided
+) -> ToolOutcome | None:
+    """Ask one approver after the other; note what was decided, and return the outcome of a call that may not run."""
+    name = repr(request.tool)
     for registration in registry.read(APPROVERS, scope):
-        approver = registration.entry
+        approver, by = registration.entry, registration.owner
         assert isinstance(approver, Approver), "the table holds one kind"
-        by = registration.owner
         try:
             answer = cast("object", await approver.answer(request))
-            if isinstance(answer, Allow | Refuse):
-                return answer, by.name
-            if answer is not None:
+            if answer is not None and not isinstance(answer, Allow | Refuse):
                 raise TypeError(f"an approver returns Allow(), Refuse() or None, not {answer!r}")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - one that fails refuses; its owner hears of it
-            registry.report(by, f"answering a request to run tool {request.tool!r}", error)
-            return Refuse(f"the approver at {place_name(registration.scope)} failed"), by.name
-    return None, ""
+            registry.report(by, f"answering a request to run tool {name}", error)
+            decided.decision, decided.by, decided.reason = "refused", by.name, "the approver failed"
+            return failure("approval-refused", f"nobody could say whether {name} may be called: {by.name!r} failed")
+        if isinstance(answer, Allow):
+            decided.decision, decided.by, decided.lasting = "allowed", by.name, answer.lasting
+            return None
+        if isinstance(answer, Refuse):
+            decided.decision, decided.by, decided.reason = "refused", by.name, answer.reason
+            why = f": {answer.reason}" if answer.reason else ""
+            text = f"{by.name!r} refused the call of {name}{why}; do not make it again as it was"
+            return failure("approval-refused", text)
+    decided.decision = "unanswered"
+    text = f"{name} needs an approval, and nobody is there who could give it; do not call it again, find another way"
+    return failure("approval-unanswered", text)

@@ -21,7 +21,7 @@ from creche.scope import Registry
 from creche.session import ToolCalled, ToolReturned
 
 from ._context import CallStep, ToolContext
-from ._limit import LONGEST_RESULT, fit_result, text_length
+from ._cut import LONGEST_RESULT, fit_result, text_length
 from ._pipeline import execute_call
 from ._stages import ToolOutcome, unfinished
 from ._visible import VISIBLE
@@ -110,10 +110,13 @@ class _Batch:
         """Log that the calls of a group are about to run."""
         for slot in group:
             call = slot.call
-            counts = self.step.counts
-            number = counts[call.name] = counts.get(call.name, 0) + 1
             slot.context = ToolContext(
-                self.agent, registry=self.registry, call_id=call.id, name=call.name, number=number, step=self.step
+                self.agent,
+                registry=self.registry,
+                call_id=call.id,
+                name=call.name,
+                number=self.step.count(call.name),
+                step=self.step,
             )
             self.agent.session.append(ToolCalled(call.id, name=call.name, arguments=call.arguments))
 
@@ -129,12 +132,11 @@ class _Batch:
     async def _run_one(self, slot: _Slot) -> None:
         agent, call, context = self.agent, slot.call, slot.context
         assert context is not None, "it was recorded"
-        outcome = await execute_call(self.registry, agent.scope, call, context)
         tool = self.registry.read(VISIBLE, agent.scope).direct.get(call.name)
         limit = LONGEST_RESULT if tool is None else tool.longest_result
+        outcome = await execute_call(self.registry, agent.scope, call, context)
         if text_length(outcome.parts) > limit:
-            name = f"{agent.id[:16]}-{call.name[:32]}-{context.number}.txt"
-            parts = await fit_result(self.registry, agent.scope, outcome.parts, limit=limit, name=name)
+            parts = await fit_result(self.registry, agent.scope, outcome.parts, limit=limit)
             outcome = attrs.evolve(outcome, parts=parts)
         slot.outcome = outcome
         self._commit()
@@ -154,10 +156,12 @@ class _Batch:
 
     def _log(self, slot: _Slot, outcome: ToolOutcome) -> None:
         message = ToolMessage(slot.call.id, name=slot.call.name, parts=outcome.parts, is_error=outcome.is_error)
-        self.next += 1
+        context = slot.context
+        if context is not None:
+            context._close()
+            self.concluded = self.concluded or (context.concluded and not outcome.is_error)
         self.agent.session.append(ToolReturned(message, code=outcome.code))
-        if slot.context is not None and slot.context.concluded and not outcome.is_error:
-            self.concluded = True
+        self.next += 1
 
     def deferred(self) -> Iterator[UserMessage]:
         """Yield what the bodies deferred, in the model's order."""

@@ -27,7 +27,7 @@ from creche.errors import (
 from creche.messages import ImagePart, Part, TextPart
 from creche.scope import Owner, Registry, ScopeKey
 
-from ._context import ToolContext
+from ._context import ToolContext, calling
 from ._result import result_text
 from ._stages import Execution, ToolOutcome, failure, said_until_then
 from ._tool import Tool, ToolThreads
@@ -81,14 +81,16 @@ async def _run_limited(
     seconds = execution.tool.timeout
     if seconds is None:
         return await _run(registry, scope, execution, arguments)
-    with execution.context.time_limit(seconds) as limit:
+    context = execution.context
+    with context._limit() as limit:
+        context._body_limit = limit  # it starts when the body begins
         outcome = await _run(registry, scope, execution, arguments)
-    return timed_out(execution.context, seconds) if limit.cancelled_caught else outcome
+    return _timed_out(context, seconds) if limit.scope.cancelled_caught else outcome
 
 
-def timed_out(context: ToolContext, seconds: float) -> ToolOutcome:
-    """Return the outcome of a call that took too long."""
-    took = f"the call took longer than {seconds:g} seconds and was ended; what it had done until then stands"
+def _timed_out(context: ToolContext, seconds: float) -> ToolOutcome:
+    ended = "its thread was left behind, and may still run" if context.abandoned else "was ended"
+    took = f"the call took longer than {seconds:g} seconds and {ended}; what it had done until then stands"
     return failure("timeout", f"{took}{said_until_then(context)}")
 
 
@@ -96,6 +98,7 @@ async def _run(
     registry: Registry, scope: ScopeKey | None, execution: Execution, arguments: Mapping[str, object]
 ) -> ToolOutcome:
     tool = execution.tool
+    token = calling.set(execution.context)
     try:
         if tool.waits or tool.inline:
             _begin(registry, scope, execution)
@@ -106,6 +109,8 @@ async def _run(
             value = await _wait_interruptible(cast("Awaitable[object]", value))
     except StopIteration as error:  # a coroutine cannot raise it
         return _raised(scope, execution, error)
+    finally:
+        calling.reset(token)
     return outcome_of(value)
 
 
@@ -135,10 +140,13 @@ def _begin(registry: Registry, scope: ScopeKey | None, execution: Execution) -> 
     """Look once more whether the tool is visible, and note that its body begins."""
     # It may have waited for a wrapper, for the call's turn, or for a thread, and the view changed.
     context = execution.context
-    gone = lost_sight(registry, scope, execution.tool, direct=context.parent is None)
+    gone = lost_sight(registry, scope, execution.tool, direct=context.is_direct)
     if gone is not None:
         raise _Refused(gone)
     context.began = True
+    if context._body_limit is not None:
+        assert execution.tool.timeout is not None, "it is why there is a limit"
+        context._body_limit.start(execution.tool.timeout)
 
 
 async def _in_thread(

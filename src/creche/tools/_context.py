@@ -4,14 +4,15 @@ Rule 1: what a body defers joins the history after all results of the step, call
 part of a call in the order in which it was called. A call that failed keeps what it deferred; one that `Block`
 took back does not.
 Rule 2: a call concludes the turn only if it succeeds.
-Rule 3: the time that a call waits for an approval counts towards no time limit, neither its own nor that of a call
-that it is part of.
+Rule 3: the time that a call waits for an approval counts towards no time limit: neither its own, nor that of a call
+that it is part of, nor that of a call whose body runs the agent that makes it.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from contextvars import ContextVar
+from typing import ClassVar
 
 import attrs
 import trio
@@ -21,9 +22,10 @@ from creche.messages import Part, UserMessage
 from creche.prompt import AgentView
 from creche.scope import Notification, Registry, ScopeKey
 
-if TYPE_CHECKING:
-    from ._lane import Lane
-    from ._tool import Tool
+from ._gate import Gate
+
+calling: ContextVar["ToolContext | None"] = ContextVar("calling", default=None)
+"""The call whose body runs in this task, or started it: what an agent does that runs in the body is done for it."""
 
 DEFERRED_SOURCE = "tool"
 """Source of the messages that a body defers."""
@@ -58,12 +60,17 @@ class CallStep:
 
     offered: frozenset[str] | None = None
     """Names of the tools in the step's request; ``None`` when there was none, so that the view alone decides."""
-    inside: "Mapping[str, Tool] | None" = None
-    """The tools that its prompt described to programs, by name; ``None`` when there was no prompt."""
+    inside: Collection[str] | None = None
+    """Names of the tools that its prompt described to programs; ``None`` when there was no prompt."""
     counts: dict[str, int] = attrs.field(factory=dict[str, int])
     """How often the agent has called each tool; added to, in the model's order."""
     checkpoint: Callable[[], Awaitable[None]] = _nothing
     """Awaited before a body begins: its record is durable by then."""
+
+    def count(self, name: str) -> int:
+        """Count one more call of a tool; return which it is, from 1."""
+        number = self.counts[name] = self.counts.get(name, 0) + 1
+        return number
 
 
 class TimeLimit:
@@ -71,11 +78,15 @@ class TimeLimit:
 
     __slots__ = ("_left", "_pauses", "scope")
 
-    def __init__(self, seconds: float) -> None:
-        self.scope: trio.CancelScope = trio.CancelScope(deadline=trio.current_time() + seconds)
+    def __init__(self) -> None:
+        self.scope: trio.CancelScope = trio.CancelScope()
         """What the deadline ends."""
         self._pauses = 0
         self._left = 0.0
+
+    def start(self, seconds: float) -> None:
+        """Let the time begin."""
+        self.scope.deadline = trio.current_time() + seconds
 
     def pause(self) -> None:
         """Stop the clock, once more than it was resumed."""
@@ -102,12 +113,14 @@ class ToolContext:
     """The shared registry."""
     call_id: str = attrs.field(kw_only=True)
     """Id of the call."""
-    name: str = attrs.field(default="", kw_only=True)
+    name: str = attrs.field(kw_only=True)
     """Name of the tool that was called."""
     number: int = attrs.field(kw_only=True)
     """Which call of this tool by this agent it is, from 1, in the model's order: the same from run to run."""
     parent: "ToolContext | None" = attrs.field(default=None, kw_only=True, repr=False)
     """The call that this one is part of, such as that of ``run_code``; ``None`` if the model made it itself."""
+    outer: "ToolContext | None" = attrs.field(factory=calling.get, kw_only=True, repr=False)
+    """The call whose body runs the agent: of the agent above, when this one is a subagent that it waits for."""
     step: CallStep | None = attrs.field(default=None, kw_only=True, repr=False)
     """What the calls of its step share; ``None`` when a program calls the tool without a step."""
     began: bool = attrs.field(default=False, init=False)
@@ -120,8 +133,12 @@ class ToolContext:
     concluded: bool = attrs.field(default=False, init=False)
     """Whether the body wants the turn to end here."""
     _deferred: "list[UserMessage | ToolContext]" = attrs.field(factory=list["UserMessage | ToolContext"], init=False)
+    _body_limit: TimeLimit | None = attrs.field(default=None, init=False)
+    _is_over: bool = attrs.field(default=False, init=False)
+    _open: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]], init=False)
+    _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
     _limits: list[TimeLimit] = attrs.field(factory=list[TimeLimit], init=False)
-    _lane: "Lane | None" = attrs.field(default=None, init=False)
+    _gate: Gate | None = attrs.field(default=None, init=False)
 
     @property
     def scope(self) -> ScopeKey | None:
@@ -129,10 +146,20 @@ class ToolContext:
         return None if self.agent is None else self.agent.scope
 
     def defer(self, message: str | UserMessage | Iterable[Part]) -> None:
-        """Leave a message that joins the history after the results of this step. Synchronous."""
-        self._deferred.append(
-            message if isinstance(message, UserMessage) else UserMessage(message, source=DEFERRED_SOURCE)
-        )
+        """Leave a message that joins the history after the results of this step. Synchronous.
+
+        Raises:
+          ValueError: There is nothing in it, or nobody who says it.
+        """
+        deferred = message if isinstance(message, UserMessage) else UserMessage(message, source=DEFERRED_SOURCE)
+        if not deferred.parts or not deferred.source:
+            raise ValueError(f"a message needs a source and at least one part, and there is none in {deferred!r}")
+        self._deferred.append(deferred)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the model made the call itself, and no program of the model."""
+        return self.parent is None
 
     @property
     def deferred(self) -> Sequence[UserMessage]:
@@ -169,22 +196,29 @@ class ToolContext:
 
         The scope's ``cancelled_caught`` tells afterwards whether that happened.
         """
-        limit = TimeLimit(seconds)
+        with self._limit() as limit:
+            limit.start(seconds)
+            yield limit.scope
+
+    @contextmanager
+    def _limit(self) -> Iterator[TimeLimit]:
+        """Give a block a time limit that has not started."""
+        limit = TimeLimit()
         self._limits.append(limit)
         try:
             with limit.scope:
-                yield limit.scope
+                yield limit
         finally:
             self._limits.remove(limit)
 
     @contextmanager
-    def waiting_for_approval(self) -> Iterator[None]:
-        """Let no time limit run during the block."""
+    def _waiting_for_approval(self) -> Iterator[None]:
+        """Let no time limit run during the block that the call is under."""
         limits: list[TimeLimit] = []
         call: ToolContext | None = self
         while call is not None:
             limits += call._limits
-            call = call.parent
+            call = call.parent or call.outer
         for limit in limits:
             limit.pause()
         try:
@@ -193,7 +227,13 @@ class ToolContext:
             for limit in limits:
                 limit.resume()
 
-    def drop_deferred(self, count: int) -> None:
-        """Forget the first messages that were deferred, and that the turn was to end. For `Block`."""
+    def _close(self) -> None:
+        """Close what the call has open in the log, the newest first: it is over. Each of these does so once."""
+        self._is_over = True
+        while self._open:
+            self._open.pop()()
+
+    def _drop_deferred(self, count: int) -> None:
+        """Forget the first messages that were deferred, and that the turn was to end."""
         del self._deferred[:count]
         self.concluded = False

@@ -82,9 +82,9 @@ def _enter(
     registry: Registry, scope: ScopeKey | None, call: ToolCall, context: ToolContext
 ) -> "_Passage | ToolOutcome":
     seen, name = registry.read(VISIBLE, scope), call.name
-    tool = (seen.direct if context.parent is None else seen.tools).get(name)
+    tool = (seen.direct if context.is_direct else seen.tools).get(name)
     if tool is None:
-        return failure("unknown-tool", _not_callable(name, seen, direct=context.parent is None))
+        return failure("unknown-tool", _not_callable(name, seen, direct=context.is_direct))
     if not _was_shown(name, context):
         return failure("unknown-tool", f"tool {name!r} came after this request was made; call it in the next step")
     try:
@@ -101,7 +101,7 @@ def _was_shown(name: str, context: ToolContext) -> bool:
     step = context.step
     if step is None:
         return True
-    shown = step.offered if context.parent is None else step.inside
+    shown = step.offered if context.is_direct else step.inside
     return shown is None or name in shown
 
 
@@ -148,7 +148,7 @@ class _Passage:
         count = len(context._deferred)
         accepted = await around(PostExecute(self.execution, outcome=outcome), at=scope, innermost=_accept)
         if isinstance(accepted, Block):
-            context.drop_deferred(count)
+            context._drop_deferred(count)
             return failure("blocked", accepted.feedback)
         return accepted
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, cast
 
 import attrs
 
+from creche._util import is_text
 from creche.messages import ImagePart, Part, TextPart, ToolCall
 from creche.prompt import AgentView
 from creche.scope import Operation
@@ -31,7 +32,7 @@ class ToolOutcome:
 
     parts: tuple[Part, ...] = attrs.field(converter=_as_parts)
     """What the model is told; given as parts, or as one text."""
-    code: str = attrs.field(default="", kw_only=True)
+    code: str = attrs.field(default="", validator=is_text, kw_only=True)
     """``""`` for a success, else the kind of error: ``"unknown-tool"``, ``"invalid-arguments"``, ``"denied"``,
     ``"approval-refused"``, ``"approval-unanswered"``, ``"failed"``, ``"retry"``, ``"timeout"``, ``"exception"``,
     ``"invalid-result"``, ``"blocked"``, ``"code-"`` and the kind of a `CodeError`, ``"cancelled"``, ``"not-started"``,
@@ -50,16 +51,25 @@ class ToolOutcome:
         """The text parts, joined."""
         return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
 
+    @property
+    def reason(self) -> str:
+        """Of a failure: the text without the word that tells the model that it is one."""
+        return self.text.removeprefix(_ERROR)
+
+
+_ERROR = "Error: "
+
 
 def failure(code: str, text: str) -> ToolOutcome:
     """Return the outcome of a call that failed."""
-    return ToolOutcome((TextPart(f"Error: {text}"),), code=code)
+    return ToolOutcome((TextPart(f"{_ERROR}{text}"),), code=code)
 
 
 def unfinished(context: ToolContext | None) -> ToolOutcome:
     """Return the outcome of a call that was cancelled; without a context, of one that had no record yet."""
     if context is None or not context.began:
-        return failure("not-started", "the call was not started; the turn ended before it")
+        what = "the turn" if context is None or context.is_direct else "what it was part of"
+        return failure("not-started", f"the call was not started; {what} ended before it")
     if context.abandoned:
         return failure("abandoned", "the call was cancelled and its thread left behind; it may still run")
     return failure(
@@ -78,7 +88,7 @@ class Execution:
     """One call on its way through the pipeline."""
 
     call: ToolCall
-    """What the model wrote."""
+    """What the model wrote, or a program of the model called."""
     tool: Tool = attrs.field(kw_only=True)
     """The tool it found in the caller's view."""
     arguments: Mapping[str, object] = attrs.field(kw_only=True)
@@ -100,13 +110,19 @@ class Proceed:
     """JSON values in place of the model's arguments; they are checked like the model's."""
 
 
+def _check_code(deny: "Deny", attribute: "attrs.Attribute[str]", code: str) -> None:
+    is_text(deny, attribute, code)
+    if not code:
+        raise ValueError("a refusal has a code; an empty one would be a success")
+
+
 @attrs.frozen
 class Deny:
     """Refuse the call; the model is told why."""
 
     reason: str
     """A sentence for the model."""
-    code: str = attrs.field(default="denied", kw_only=True)
+    code: str = attrs.field(default="denied", validator=_check_code, kw_only=True)
     """The kind of refusal, for programs; see `ToolOutcome.code`."""
 
 
@@ -128,7 +144,8 @@ class PreExecute(Operation[Proceed | Deny | RequestApproval]):
     """A call is about to run: proceed, change its arguments, deny it, or request an approval.
 
     The arguments are changed with the decision that is returned, or for the wrappers further in, and then for
-    the body, with an event of other arguments that is passed inwards.
+    the body, with an event of other arguments that is passed inwards. The outermost wrapper decides: one that has no
+    reason to lift what was decided further in returns that, or evolves it.
     """
 
     wire_name: ClassVar[str] = "tools/pre-execute"

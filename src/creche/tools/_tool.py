@@ -18,7 +18,7 @@ from creche.scope import Registration, Registry, ScopeKey
 
 from ._arguments import ArgumentBinder, SchemaBinder
 from ._context import ToolContext
-from ._limit import LONGEST_RESULT
+from ._cut import LONGEST_RESULT
 from ._schema import FunctionShape, describe_function
 
 _A_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -95,7 +95,8 @@ class Tool:
     """Seconds after which a body is cancelled and its call fails, without the time for which it waited to begin or for an
     approval. A sync body ends then if it is to be abandoned, or asks `trio.from_thread.check_cancelled` itself."""
     at_once: int | None = attrs.field(default=None, validator=_check_count, kw_only=True)
-    """How many of its bodies may run at once, whoever calls them, in one program; ``None`` sets no limit."""
+    """How many of its bodies may run at once, whoever calls them, in one process; ``None`` sets no limit. A body that has
+    the same tool called, by itself or by a subagent, holds its own place while it waits for another."""
     longest_result: int = attrs.field(default=LONGEST_RESULT, validator=_check_count, kw_only=True)
     """Characters of text that the model is shown of a result; all of a longer one is kept in a file, if the agent has
     tools that read it."""
@@ -134,7 +135,7 @@ class Tool:
     @functools.cached_property
     def waits(self) -> bool:
         """Whether the body is async, as far as its code tells."""
-        return _is_async(self.run)
+        return is_async(self.run)
 
     @property
     def context_parameter(self) -> str | None:
@@ -178,7 +179,7 @@ def guidance_of(tool: Tool, registry: Registry) -> Section:
     return Section(name, order=SECTION_ORDERS.get(name, GUIDANCE_ORDER), text=text, interpolate=False)
 
 
-def _is_async(body: Callable[..., object]) -> bool:
+def is_async(body: Callable[..., object]) -> bool:
     """Tell whether a callable is a coroutine function under its decorators, or an object that is called like one."""
     while isinstance(body, functools.partial):
         body = cast("functools.partial[object]", body).func

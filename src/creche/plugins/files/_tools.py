@@ -21,6 +21,9 @@ from ._results import Results
 from ._search import grep_lines
 from ._write import write_text
 
+PAGED = 10_000_000
+"""Characters; the answers of these tools come in pages, so nothing of one has to be cut."""
+
 WRITE_GUIDANCE = """\
 write is for new files and for files that change from end to end. Anything less is an edit, which shows what changes and \
 leaves the rest as it is."""
@@ -74,7 +77,7 @@ def _agent_of(context: ToolContext | None) -> AgentView | None:
 
 
 def _read(workspace: Workspace, readings: Readings | None, results: Results) -> Tool:
-    @tool(name="read", parallel=True)
+    @tool(name="read", parallel=True, longest_result=PAGED)
     def read_file(path: str, *, offset: int = 1, limit: int = 2000, context: ToolContext | None = None) -> str:
         """Read lines of a text file.
 
@@ -99,7 +102,7 @@ def _read(workspace: Workspace, readings: Readings | None, results: Results) -> 
 
 
 def _list(workspace: Workspace) -> Tool:
-    @tool(name="list", parallel=True)
+    @tool(name="list", parallel=True, longest_result=PAGED)
     def list_folder(path: str = ".", *, recursive: bool = True, limit: int = 500, after: str = "") -> str:
         """List a folder, sorted by path.
 
@@ -120,7 +123,7 @@ def _list(workspace: Workspace) -> Tool:
 
 
 def _glob(workspace: Workspace) -> Tool:
-    @tool(name="glob", parallel=True)
+    @tool(name="glob", parallel=True, longest_result=PAGED)
     def glob_files(pattern: str, path: str = ".", *, limit: int = 500, after: str = "") -> str:
         """Find files by their paths, sorted by path.
 
@@ -139,7 +142,7 @@ def _glob(workspace: Workspace) -> Tool:
 
 
 def _grep(workspace: Workspace, results: Results) -> Tool:
-    @tool(name="grep", parallel=True)
+    @tool(name="grep", parallel=True, longest_result=PAGED)
     def grep_files(
         pattern: str,
         path: str = ".",

@@ -58,13 +58,14 @@ def shell(root: str | os.PathLike[str] = ".", *, ask: bool = True, env: Mapping[
     environment = environment_from(os.environ) if env is None else {**PLAIN, **env}
     setup: list[SetupItem] = [_bash(real, program, environment)]
     if ask:
-        setup.append(ask_before("bash", reason="it runs with the rights of this program", subject=_subject))
+
+        def subject(execution: Execution) -> str:
+            """Name the very command in the very folder, wherever symlinks lead."""
+            folder = _folder(real, str(execution.arguments.get("cwd", ".")))
+            return f"in {quoted(folder)}: {execution.arguments['command']}"
+
+        setup.append(ask_before("bash", reason="it runs with the rights of this program", subject=subject))
     return Plugin("shell", setup=setup)
-
-
-def _subject(execution: Execution) -> str:
-    command, cwd = execution.arguments["command"], execution.arguments.get("cwd", ".")
-    return f"bash: {command}" if cwd == "." else f"bash in {cwd}: {command}"
 
 
 def _bash(root: str, program: str, environment: Mapping[str, str]) -> Tool:

@@ -28,7 +28,7 @@ class Place:
     """Set when it comes, if somebody waits for it."""
 
 
-class Lane:
+class Gate:
     """Where the calls that are part of one call wait for their turn."""
 
     __slots__ = ("_alone", "_running", "_waiting", "made")

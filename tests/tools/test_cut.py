@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from creche.messages import ImagePart, TextPart
 from creche.tools import LONGEST_RESULT, ResultFolder, Tool, ToolOutcome
-from creche.tools._limit import cut_parts
+from creche.tools._cut import cut_parts
 
 IMAGE = ImagePart(b"i", media_type="image/png")
 
@@ -38,7 +38,7 @@ async def test_all_of_it_is_in_a_file_where_somebody_offers_a_folder(bench, tmp_
     assert len(text) < LONGEST_RESULT + 300
     [path] = tmp_path.iterdir()
     assert f'all of it is in the file "{path}"' in text
-    assert path.name == "s1-give-1.txt"
+    assert path.name == "result-1.txt"
     assert path.read_text(encoding="utf-8") == whole.replace("\ud800", "\ufffd")
 
 
@@ -90,3 +90,14 @@ def test_what_is_kept_is_the_beginning_and_the_end(parts, limit):
 
 def test_the_folder_is_a_path(tmp_path):
     assert Path(ResultFolder(str(tmp_path)).path) == tmp_path
+
+
+async def test_two_long_results_are_in_two_files(bench, tmp_path):
+    bench.preset.provide(ResultFolder(str(tmp_path)))
+    names = [f"{'give' * 10}_{number}" for number in range(2)]
+    for name in names:
+        bench.pen.add(
+            Tool(name, description="", parameters={}, run=lambda name=name: name * 100, inline=True, longest_result=9)
+        )
+    await bench.run(*names)
+    assert sorted([path.read_text()[: len(names[0])] for path in tmp_path.iterdir()]) == names

@@ -5,8 +5,9 @@ call is given all of it.
 Rule 2: all of a text that is cut is in a file, if the agent has tools that read one and their plugin says where.
 """
 
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 import trio
@@ -21,12 +22,17 @@ HEAD = 0.8
 """Which part of what is shown is from the beginning; the rest is from the end."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class ResultFolder:
     """The service that says where results that are too long go; offered by a plugin whose tools can read there."""
 
     path: str
     """A folder that exists, an absolute path."""
+    _numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False, repr=False)
+
+    def new_file(self) -> str:
+        """Return a path in it that no other result has."""
+        return os.path.join(self.path, f"result-{next(self._numbers)}.txt")
 
 
 def cut_parts(parts: tuple[Part, ...], limit: int = LONGEST_RESULT, where: str = "") -> tuple[Part, ...]:
@@ -66,7 +72,7 @@ def text_length(parts: Sequence[Part]) -> int:
 
 
 async def fit_result(
-    registry: Registry, scope: ScopeKey | None, parts: tuple[Part, ...], *, limit: int, name: str
+    registry: Registry, scope: ScopeKey | None, parts: tuple[Part, ...], *, limit: int
 ) -> tuple[Part, ...]:
     """Return what the model is shown of a result that is too long, and keep all of it in a file.
 
@@ -77,13 +83,11 @@ async def fit_result(
       scope: From where.
       parts: What came out.
       limit: Characters of text that are shown.
-      name: Name of the file, unique in the session.
     """
     try:
-        folder = registry.find(ResultFolder, scope).path
+        path = registry.find(ResultFolder, scope).new_file()
     except NotRegisteredError:
         return cut_parts(parts, limit)
-    path = os.path.join(folder, name)
     text = "\n".join([part.text for part in parts if isinstance(part, TextPart)])
     try:
         with trio.CancelScope(shield=True):  # a file of a few megabytes; a result that exists is not lost over it
