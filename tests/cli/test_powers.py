@@ -15,6 +15,7 @@ from creche.testing import open_mock_provider
 
 from .test_run import finish, sessions_of
 
+QUESTION = b"no, or no and why?"
 COMMAND = [call("bash", command="echo made >made.txt", description="make a file")]
 
 
@@ -64,11 +65,12 @@ async def test_yes_alone_is_wrong_usage(command):
 # ---------------------------------------------------------------- on a terminal
 
 
-async def on_terminal(started, answers):
+async def on_terminal(started, answers, *, typed_ahead=b""):
     """Run a process on a pseudo-terminal and type an answer at each question; return code and all that was shown."""
     ours, theirs = pty.openpty()
     shown = b""
     waiting = list(answers)
+    os.write(ours, typed_ahead)
     try:
         process = await trio.lowlevel.open_process(
             **started,
@@ -89,7 +91,7 @@ async def on_terminal(started, answers):
                 if not piece:
                     break
                 shown += piece
-                if waiting and shown.count(b"n: no, or why not") > len(answers) - len(waiting):
+                if waiting and shown.count(QUESTION) > len(answers) - len(waiting):
                     os.write(ours, waiting.pop(0))
             code = await process.wait()
     finally:
@@ -103,9 +105,9 @@ async def on_terminal(started, answers):
         ([b"y\n"], "allowed", "once"),
         ([b"a\n"], "allowed", "agent"),
         ([b"p\n"], "allowed", "project"),
-        ([b"n\n"], "refused", "once"),
-        ([b"not on a Friday\n"], "refused", "once"),
-        ([b"?\n", b"Y\n"], "allowed", "once"),
+        ([b"no\n"], "refused", "once"),
+        ([b"no, not on a Friday\n"], "refused", "once"),
+        ([b"ok\n", b"Yes\n"], "allowed", "once"),
         ([b"\x04"], "unanswered", "once"),
     ],
 )
@@ -116,24 +118,26 @@ async def test_a_line_of_the_user_decides(command, folder, answers, decision, la
         result = last_result(mock.requests[1])
     assert code == 0, shown
     assert "lead asks to call bash: it runs with the rights of this program" in shown
-    assert "    bash: echo made >made.txt" in shown
+    assert f'    in "{folder}": echo made >made.txt\n    (make a file)\n' in shown
     assert (folder / "made.txt").exists() is (decision == "allowed")
     [lead] = sessions_of(re.sub(r"\s*\Z", "", shown)).values()
     [decided] = lead.records("approval/decided")
     assert (decided.data.decision, decided.data.lasting) == (decision, lasting)
-    if answers == [b"not on a Friday\n"]:
+    if b"Friday" in answers[0]:
         assert "not on a Friday" in result
 
 
-async def test_what_the_project_allows_is_not_asked_again(command, tmp_path):
+async def test_what_the_project_allows_is_not_asked_again(command, folder, tmp_path):
     for answers in ([b"p\n"], []):
         async with open_mock_provider([COMMAND, say("Done.")]) as mock:
             started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)
             code, shown = await on_terminal(started, answers)
         assert code == 0, shown
-        assert shown.count("n: no, or why not") == len(answers)
+        assert shown.count(QUESTION.decode()) == len(answers)
     [file] = (tmp_path / "state" / "approvals").iterdir()
-    assert json.loads(file.read_text(encoding="utf-8")) == {"allowed": ["bash: echo made >made.txt"]}
+    assert json.loads(file.read_text(encoding="utf-8")) == {
+        "allowed": [{"tool": "bash", "subject": f'in "{folder}": echo made >made.txt'}]
+    }
 
 
 async def test_ctrl_c_at_a_question_ends_the_run(command, folder):
@@ -143,3 +147,35 @@ async def test_ctrl_c_at_a_question_ends_the_run(command, folder):
     assert code == 130, shown
     assert "interrupted; stopped: lead" in shown
     assert not (folder / "made.txt").exists()
+
+
+async def test_what_is_typed_before_a_question_is_no_answer_to_it(command, folder):
+    async with open_mock_provider([COMMAND, say("Done.")]) as mock:
+        started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)
+        code, shown = await on_terminal(started, [b"no\n"], typed_ahead=b"y\ny\n")
+    assert code == 0, shown
+    assert not (folder / "made.txt").exists()
+
+
+async def test_agents_cannot_be_let_write_what_is_always_allowed(command, tmp_path):
+    state = str(tmp_path / "work" / "state")
+    code, _, told = await finish(
+        command(
+            "Run.",
+            "--shell",
+            "--write",
+            "--yes",
+            "--model",
+            "mock",
+            "--base-url",
+            "http://127.0.0.1:9",
+            CRECHE_STATE=state,
+        )
+    )
+    assert code == 1, told  # nobody is asked, so nothing is remembered
+    started = command(
+        "Run.", "--shell", "--write", "--model", "mock", "--base-url", "http://127.0.0.1:9", CRECHE_STATE=state
+    )
+    code, shown = await on_terminal(started, [])
+    assert code == 2, shown
+    assert "with --write, agents could change what is always allowed" in shown

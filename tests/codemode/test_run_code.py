@@ -168,6 +168,43 @@ async def test_an_approval_stops_the_clock_of_the_program(loop_runtime, autojump
     assert decided.data.call_id.endswith(":code:1")
 
 
+async def test_an_approval_below_a_subagent_stops_the_clock_of_the_program_too(loop_runtime, autojump_clock):
+    async def ask_first(event, go_on):
+        return RequestApproval("Why?") if event.execution.tool.name == "price" else await go_on()
+
+    async def allow(request):
+        assert request.agent_path == "clerk/subagent-1"
+        await trio.sleep(1000)
+        return Allow()
+
+    model = ScriptedModel(
+        {
+            "clerk": [
+                [
+                    call(
+                        "run_code",
+                        code="return await tools.subagent(description='x', prompt='Ask.')",
+                        description="x",
+                        timeout=3,
+                    )
+                ],
+                lambda request: [say(request.last_tool_text)],
+            ],
+            "clerk/subagent-1": [[call("price", item="tea")], say("2.5")],
+        }
+    )
+    gate = Plugin(
+        "gate", setup=[lambda registrar: registrar.wrap(PreExecute, ask_first) and None, Approver(allow), price]
+    )
+    native = Preset("native", present_as="native")
+    plugins = [code_mode(loop_runtime), delegation(), gate]
+    async with (
+        open_host(model=model, plugins=plugins, presets=[native]) as host,
+        host.open_agent(AgentSpec("clerk", present_as="hybrid")) as clerk,
+    ):
+        assert (await clerk.ask("Go.")).text == "2.5"
+
+
 async def test_a_cancelled_program_says_what_it_printed(loop_runtime, autojump_clock):
     model = runs("print('so far')\nawait trio.sleep_forever()")
     async with (
@@ -289,6 +326,19 @@ async def test_without_the_plugin_the_agent_is_not_opened(mode):
         with pytest.raises(PluginError, match="needs the plugin code_mode"):
             async with host.open_agent(AgentSpec("clerk", present_as=mode)):
                 raise AssertionError
+
+
+@pytest.mark.parametrize("where", ["agent", "preset"])
+async def test_the_plugin_can_be_mounted_where_the_tools_are_presented(loop_runtime, autojump_clock, where):
+    """Rule: `present_as=` is applied after the setup, which may bring what it needs."""
+    brings = {"setup": [code_mode(loop_runtime)], "present_as": "code"}
+    spec = AgentSpec("clerk", **(brings if where == "agent" else {}))
+    presets = [Preset("coder", **brings)] if where == "preset" else []
+    async with (
+        open_host(model=runs("return 1 + 1"), presets=presets) as host,
+        host.open_agent(spec, preset="coder" if presets else None) as clerk,
+    ):
+        assert (await clerk.ask("Go.")).text == "2"
 
 
 async def test_a_child_under_a_code_preset_is_called_from_a_native_parent(loop_runtime, autojump_clock):

@@ -502,7 +502,7 @@ async def test_a_command_is_asked_for_and_allowed_by_what_it_says(folder, argume
     plugins = [shell(folder), Plugin("boss", setup=[Approver(allow)])]
     async with open_host(model=model, plugins=plugins) as host, host.open_agent(AgentSpec("lead")) as lead:
         assert (await lead.ask("Go.")).text == "hi"
-    assert asked == [subject.format(root=os.path.realpath(folder))]
+    assert asked == [subject.format(root=folder)]
 
 
 async def test_where_nobody_can_be_asked_nothing_runs(folder):

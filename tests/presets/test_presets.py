@@ -99,7 +99,7 @@ async def test_a_restriction_holds_downwards_and_a_guard_too():
 
 
 async def test_shorthands_come_before_the_other_items_of_a_setup():
-    """Rule: `persona=`, `tools=` and `present_as=` are shorthands for one item each, applied before the others."""
+    """Rule: `persona=` and `tools=` are shorthands for one item each, applied before the others; `present_as=` after."""
     order = []
 
     def note(registrar):

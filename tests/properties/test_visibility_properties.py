@@ -18,6 +18,7 @@ from creche import AgentSpec, Preset, open_host
 from creche.codemode import Program, ProgramEnd, code_mode
 from creche.errors import CrecheError, ToolError
 from creche.models import FunctionModel, call, say
+from creche.prompt import AssemblePrompt
 from creche.scope import Registrar, Registration
 from creche.testing import check_log
 from creche.tools import RUN_CODE, Guard, Tool, ToolContext, present_as, restrict, tool
@@ -54,7 +55,8 @@ class Plan:
     steps: Sequence[Sequence[tuple[str, Sequence[str]]]]
     """Of each step its calls: the name of a tool and nothing, or ``run_code`` and the names that its program calls."""
     changes: Sequence[tuple[int, Adding | Removing]]
-    """One for each body that begins: a scope, counted from the root, and what happens there."""
+    """One for each body that begins, and each prompt that is assembled: a scope, counted from the root, and what happens
+    there."""
 
 
 def addings() -> st.SearchStrategy[Adding]:
@@ -158,6 +160,19 @@ class World:
             assert RUN_CODE in shown
             assert f"async def {name}(" in self.request.system, f"{name!r} ran in a program and has no stub"
         assert not self.guarded(name), f"{name!r} ran and is guarded"
+        self.go_on()
+
+    async def assembled(self, event: Any, go_on: Any) -> Any:
+        """Change things while a prompt is being assembled, before and after it is handed on."""
+        self.go_on()
+        await trio.lowlevel.checkpoint()
+        assembly = await go_on()
+        await trio.lowlevel.checkpoint()
+        self.go_on()
+        return assembly
+
+    def go_on(self) -> None:
+        """Let the next change happen."""
         if self.begun < len(self.plan.changes):
             place, change = self.plan.changes[self.begun]
             self.begun += 1
@@ -227,6 +242,7 @@ async def _play(plan: Plan) -> World:
         open_host(model=FunctionModel(answer), plugins=[code_mode(NamesRuntime())], presets=presets) as host,
         host.open_agent(spec, preset=f"p{plan.under}") as agent,
     ):
+        host.registrar.wrap(AssemblePrompt, world.assembled)
         await agent.ask("Go.")
         check_log(agent.session)
         _check_results(agent.session, world)
