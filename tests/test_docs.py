@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 import creche
@@ -22,14 +23,15 @@ REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 
 def records_page() -> str:
     rows = [
-        f"| `{kind.name}` | `{kind.fact.__name__}` | {', '.join(sorted(kind.where))} | {kind.then or 'stays'} "
+        f"| `{kind.name}` | `{kind.fact.__name__}` | {', '.join([f'`{each.name}`' for each in attrs.fields(kind.fact)])} "
+        f"| {', '.join(sorted(kind.where))} | {kind.then or 'stays'} "
         f"| {'yes' if kind.surface else ''} | {summary(kind.fact)} |"
         for kind in KINDS.values()
     ]
     return (
         "# Records\n\n"
         "Every kind of record, where it may stand, and which phase it leads to. Drawn from `creche.session.KINDS`.\n\n"
-        "| kind | data | may stand in | leads to | history | says |\n|---|---|---|---|---|---|\n"
+        "| kind | data | its fields | may stand in | leads to | history | says |\n|---|---|---|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"
     )

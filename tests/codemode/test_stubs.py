@@ -1,5 +1,6 @@
 import ast
 import enum
+import inspect
 import json
 import sys
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -8,9 +9,9 @@ import attrs
 import pytest
 from inline_snapshot import snapshot
 
-from creche.codemode._stubs import render_stubs
-from creche.messages import ToolSchema
-from creche.tools import tool
+from creche.codemode import render_stubs
+from creche.messages import ImagePart, TextPart, ToolSchema
+from creche.tools import ToolOutcome, tool
 
 
 class Style(enum.Enum):
@@ -105,7 +106,7 @@ def declared(text: str) -> list[str]:
 def test_typed_functions_are_shown_as_they_are_called():
     schemas = [each.schema for each in (read_file, edit_file, plan, now)]
     assert render_stubs(schemas) == snapshot('''\
-# The tools, to be called as `await tools.name(key=value)`. A tool that answers with text returns a str, any other a JSON
+# The tools, to be called as `await tools.name(key=value)`. Where it says Any, a text is a str and anything else a JSON
 # value. At run time there are only `tools` and `ToolCallError`, which a failed call raises; the types are for reading.
 
 class Position(TypedDict):
@@ -164,7 +165,7 @@ def test_what_python_cannot_name_is_shown_with_its_subscript():
         "required": ["query"],
     }
     assert render(search, name="web-search", description="Search.\n\nOnly the web.") == snapshot('''\
-# The tools, to be called as `await tools.name(key=value)`. A tool that answers with text returns a str, any other a JSON
+# The tools, to be called as `await tools.name(key=value)`. Where it says Any, a text is a str and anything else a JSON
 # value. At run time there are only `tools` and `ToolCallError`, which a failed call raises; the types are for reading.
 
 WebSearchFilter = TypedDict("WebSearchFilter", {
@@ -215,7 +216,7 @@ def test_definitions_as_pydantic_writes_them_are_declared_once_and_may_contain_t
     }
     schemas = [ToolSchema(name, description="Walk.", parameters=parameters) for name in ("walk", "again")]
     assert render_stubs(schemas) == snapshot('''\
-# The tools, to be called as `await tools.name(key=value)`. A tool that answers with text returns a str, any other a JSON
+# The tools, to be called as `await tools.name(key=value)`. Where it says Any, a text is a str and anything else a JSON
 # value. At run time there are only `tools` and `ToolCallError`, which a failed call raises; the types are for reading.
 
 Color = Literal["red", "blue"]  # Of the lamp.
@@ -629,3 +630,39 @@ def test_a_long_chain_of_definitions_ends_in_any():
     definitions = {f"D{n}": {"type": "array", "items": {"$ref": f"#/$defs/D{n + 1}"}} for n in range(10_000)}
     shown = declared(render(one({"$ref": "#/$defs/D0"}, **{"$defs": definitions})))
     assert (len(shown), shown[0], shown[-1]) == (16, "D15 = list[Any]", "D0 = list[D1]")
+
+
+@attrs.frozen
+class Hit:
+    path: str
+    line: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        (str, "str"),
+        (None, "None"),
+        (float, "float"),
+        (list[Hit], "list[GiveResult]"),
+        (dict[str, int] | None, "dict[str, int] | None"),
+        (object, "Any"),
+        ("NoSuchName", "Any"),
+        (ToolOutcome, "Any"),
+        (TextPart, "Any"),
+        (list[str | ImagePart], "Any"),
+        (bytes, "Any"),
+        (inspect.Signature.empty, "Any"),
+    ],
+)
+def test_what_a_tool_returns_is_shown_as_its_annotation_has_it(annotation, shown):
+    """Rule: as far as it is a value; a part of a message reaches a program as a text, or not at all."""
+
+    async def give(): ...
+
+    if annotation is not inspect.Signature.empty:
+        give.__annotations__["return"] = annotation
+    made = tool(give)
+    text = render_stubs([made.schema], {"give": made.returns})
+    assert f"async def give(self) -> {shown}: ..." in text
+    assert ("class GiveResult(TypedDict):\n    path: str\n    line: int\n" in text) is ("GiveResult" in shown)

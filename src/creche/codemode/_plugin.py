@@ -76,7 +76,10 @@ def _sdk(registry: Registry) -> Callable[[AssembleContext], str]:
 
 def _derive_stubs(levels: tuple[Level, ...]) -> str:
     seen = VISIBLE.derive(levels)
-    return "" if seen.mode == "native" else render_stubs([each.schema for each in seen.tools.values()])
+    if seen.mode == "native":
+        return ""
+    tools = seen.tools.values()
+    return render_stubs([each.schema for each in tools], {each.name: each.returns for each in tools})
 
 
 _STUBS: Derivation[str] = Derivation(VISIBLE.kinds, derive=_derive_stubs)

@@ -87,6 +87,14 @@ class Hints:
                 # One that refers to others is the same only if they are.
                 self._definitions[f"#/{word}/{name}"] = ((name, together if '"$ref"' in alone else alone), schema)
 
+    def of_value(self, name: str) -> str:
+        """Return the hint of all that is described.
+
+        Args:
+          name: Words that stand for it; its types are named after them.
+        """
+        return self._hint(self.root, name, 0)
+
     def members(self, schema: Mapping[str, Any], name: str, depth: int = 0) -> list[Member]:
         """Return the properties of an object.
 

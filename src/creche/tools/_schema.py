@@ -151,19 +151,41 @@ def describe_class(cls: type) -> dict[str, object]:
     return _two_walks(lambda builder: builder.fields_schema(cls))
 
 
+def describe_return(function: Callable[..., object], *, not_values: Collection[type]) -> dict[str, object] | None:
+    """Return the JSON Schema of what a function returns, as its annotation has it.
+
+    Args:
+      function: A function or a bound method.
+      not_values: Classes that are no values when they are returned, such as parts of a message.
+
+    Returns:
+      The schema; ``None`` if there is no annotation, or one that cannot be read here, or has no JSON form.
+    """
+    target = inspect.unwrap(getattr(function, "__func__", function))
+    written = getattr(target, "__annotations__", {})
+    if "return" not in written:
+        return None
+    stand_in = types.SimpleNamespace(__annotations__={"return": written["return"]})
+    try:
+        hint = typing.get_type_hints(stand_in, getattr(target, "__globals__", {}), include_extras=True)["return"]
+        return _two_walks(lambda builder: builder.schema(hint), not_values)
+    except (AttributeError, NameError, RecursionError, SyntaxError, TypeError):
+        return None  # it may be a name for type checkers only; nothing but a stub depends on it
+
+
 def _parameters_schema(owner: str, members: Sequence[Parameter], notes: Mapping[str, str]) -> dict[str, object]:
     return _two_walks(lambda builder: builder.object_schema("parameter", owner, members, notes))
 
 
-def _two_walks(walk: "Callable[[_Builder], dict[str, object]]") -> dict[str, object]:
-    draft = _Builder(None)
+def _two_walks(walk: "Callable[[_Builder], dict[str, object]]", not_values: Collection[type] = ()) -> dict[str, object]:
+    draft = _Builder(None, not_values)
     try:
         schema = walk(draft)
     except _UnsupportedError as error:
         raise TypeError(str(error)) from None
     if not draft.uses:
         return schema
-    final = _Builder([cls for cls, uses in draft.uses.items() if uses > 1])
+    final = _Builder([cls for cls, uses in draft.uses.items() if uses > 1], not_values)
     schema = walk(final)
     return schema | {"$defs": final.definitions} if final.definitions else schema
 
@@ -171,11 +193,12 @@ def _two_walks(walk: "Callable[[_Builder], dict[str, object]]") -> dict[str, obj
 class _Builder:
     """One walk over the hints; collects definitions and counts the uses of each class."""
 
-    def __init__(self, shared: Collection[type] | None) -> None:
+    def __init__(self, shared: Collection[type] | None, not_values: Collection[type] = ()) -> None:
         self.uses = Counter[type]()
         self.definitions: dict[str, object] = {}
         self._names: dict[type, str] = {}
         self._shared = shared  # the classes that go to $defs; None for all
+        self._not_values = not_values
 
     def object_schema(
         self, kind: str, owner: str, members: Sequence[Parameter], notes: Mapping[str, str]
@@ -231,6 +254,8 @@ class _Builder:
         return found
 
     def _class(self, cls: type) -> dict[str, object]:
+        if cls in self._not_values:
+            raise _no_json_form(cls)
         self.uses[cls] += 1
         if self._shared is not None and cls not in self._shared:
             return self.fields_schema(cls)

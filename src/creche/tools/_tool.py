@@ -10,16 +10,16 @@ from typing import Any, ClassVar, Literal, Protocol, cast, overload
 import attrs
 import trio
 
-from creche._util import as_all, final
+from creche._util import as_all, canonical_json, final
 from creche.errors import RegistryError
-from creche.messages import ToolSchema
+from creche.messages import ImagePart, TextPart, ToolSchema
 from creche.prompt import SECTION_ORDERS, AssembleContext, Section
 from creche.scope import Registration, Registry, ScopeKey
 
 from ._arguments import ArgumentBinder, SchemaBinder
 from ._context import ToolContext
 from ._cut import LONGEST_RESULT
-from ._schema import FunctionShape, describe_function
+from ._schema import FunctionShape, describe_function, describe_return
 
 _A_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -126,6 +126,12 @@ class Tool:
     def schema(self) -> ToolSchema:
         """What the model is told."""
         return ToolSchema(self.name, description=self.description, parameters=self.parameters)
+
+    @functools.cached_property
+    def returns(self) -> str:
+        """JSON Schema of the value that a program is given, as canonical JSON text; ``""`` if that is not known."""
+        found = None if self._shape is None else describe_return(self.run, not_values=(TextPart, ImagePart))
+        return "" if found is None else canonical_json(found)
 
     @functools.cached_property
     def binder(self) -> Binder:
