@@ -10,13 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from creche.codemode import CodeLimits, Program, ProgramEnd
-from creche.codemode._bubblewrap import BubblewrapRuntime
-from creche.codemode._bubblewrap_filter import filter_for
-from creche.codemode._bubblewrap_layout import find_bwrap, make_layout
-from creche.codemode._bubblewrap_sandbox import run_sandbox
+from creche.codemode import BubblewrapRuntime, CodeLimits, Program, ProgramEnd
+from creche.codemode._bubblewrap._filter import filter_for
+from creche.codemode._bubblewrap._layout import find_bwrap, make_layout
+from creche.codemode._bubblewrap._sandbox import run_sandbox
 from creche.errors import InternalError, PluginError, ToolError
-from creche.testing._check_code_runtime import check_code_runtime
+from creche.testing import check_code_runtime
 
 try:
     find_bwrap(None)

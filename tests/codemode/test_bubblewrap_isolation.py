@@ -13,9 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from creche.codemode import CodeLimits, Program, ProgramEnd
-from creche.codemode._bubblewrap import BubblewrapRuntime
-from creche.codemode._bubblewrap_layout import find_bwrap
+from creche.codemode import BubblewrapRuntime, CodeLimits, Program, ProgramEnd
+from creche.codemode._bubblewrap._layout import find_bwrap
 from creche.errors import PluginError
 
 try:
@@ -368,7 +367,7 @@ os.write(1, os.readlink("/proc/self/ns/pid").encode() + b"\\n")
 HOST = """
 import os, sys, trio
 from creche.codemode import CodeLimits, Program
-from creche.codemode._bubblewrap import BubblewrapRuntime
+from creche.codemode import BubblewrapRuntime
 
 def emit(text):
     os.write(1, text.encode())

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from creche.codemode import CodeLimits, Program
-from creche.codemode._monty import MontyRuntime
-from creche.codemode._monty_keeping import keep
-from creche.codemode._monty_source import wrap
+from creche.codemode import CodeLimits, MontyRuntime, Program
+from creche.codemode._monty._keeping import keep
+from creche.codemode._monty._source import wrap
 from creche.errors import InternalError, PluginError, ToolError
-from creche.testing._check_code_runtime import check_code_runtime
+from creche.testing import check_code_runtime
 from creche.testing._check_code_sandbox import children
 
 monty = pytest.importorskip("pydantic_monty")
@@ -310,7 +309,7 @@ async def test_without_its_keeper_no_program_begins():
 HOST = """
 import os, sys, trio
 from creche.codemode import CodeLimits, Program
-from creche.codemode._monty import MontyRuntime
+from creche.codemode import MontyRuntime
 from creche.testing._check_code_sandbox import children
 
 def emit(text):

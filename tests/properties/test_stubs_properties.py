@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from creche.codemode._stubs import render_stubs
+from creche.codemode import render_stubs
 from creche.messages import ToolSchema
 
 # ---------------------------------------------------------------- schemas, of friends and others

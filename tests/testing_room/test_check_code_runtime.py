@@ -6,9 +6,8 @@ import attrs
 import pytest
 import trio
 
-from creche.codemode import Program, ProgramEnd
-from creche.codemode._monty import MontyRuntime
-from creche.testing._check_code_runtime import check_code_runtime
+from creche.codemode import MontyRuntime, Program, ProgramEnd
+from creche.testing import check_code_runtime
 
 pytest.importorskip("pydantic_monty")
 

@@ -1,4 +1,9 @@
-"""Code mode: programs that a model writes, in a sandbox that can be killed, with tools as its functions."""
+"""Code mode: programs that a model writes, in a sandbox that can be killed, with tools as its functions.
+
+A turn calls ``run_code`` (`_run_code`), which hands a program to a runtime (`_runtime`, the seam) and runs its calls in the
+pipeline of tools. `_monty` and `_bubblewrap` are the runtimes, `_stubs` writes what the prompt says of the tools, and
+`_plugin` puts it together.
+"""
 
 from creche._util import publish
 

@@ -18,7 +18,7 @@ import attrs
 
 from creche.errors import PluginError
 
-from ._bubblewrap_filter import filter_for
+from ._filter import filter_for
 
 TMP_BYTES = 64 * 1024 * 1024
 """What fits into the ``/tmp`` of a program, which lives in memory."""

@@ -2,7 +2,7 @@
 
 A worker that waits ends by itself when its pipe closes, one that computes does not look. The kernel's own means, the
 signal of a parent's death, comes when the *thread* ends that started a process, which for us may be any. So a process
-of its own, `_monty_keeping`, is told who works before it computes, and kills who is left when nobody tells it more.
+of its own, `_keeping`, is told who works before it computes, and kills who is left when nobody tells it more.
 """
 
 import os
@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from . import _monty_keeping
+from . import _keeping
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class Keeper:
 async def open_keeper() -> AsyncIterator[Keeper]:
     """Start the process for the length of the block."""
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-I", "-S", _monty_keeping.__file__, str(os.getpid())],
+        [sys.executable, "-I", "-S", _keeping.__file__, str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -10,10 +10,10 @@ import trio
 from creche._util import clean_text
 from creche.errors import ToolError
 
-from ._json import without_surrogates
-from ._monty_source import TOOL_ERROR
-from ._monty_worker import Asked, Stopped
-from ._runtime import Program
+from .._json import without_surrogates
+from .._runtime import Program
+from ._source import TOOL_ERROR
+from ._worker import Asked, Stopped
 
 if TYPE_CHECKING:
     import pydantic_monty as monty

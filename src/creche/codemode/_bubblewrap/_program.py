@@ -21,10 +21,10 @@ import trio
 from creche._util import canonical_json, clean_text, open_hidden_nursery
 from creche.errors import ToolError
 
-from ._bubblewrap_layout import TMP_BYTES
-from ._bubblewrap_sandbox import Sandbox
-from ._json import DEEPEST, is_readable
-from ._runtime import Program, ProgramEnd
+from .._json import DEEPEST, is_readable
+from .._runtime import Program, ProgramEnd
+from ._layout import TMP_BYTES
+from ._sandbox import Sandbox
 
 _LONGEST_FRAME = 4 * 1024 * 1024
 _MOST_PENDING = 16 * 1024 * 1024  # bytes of the frames of all calls that have no answer yet

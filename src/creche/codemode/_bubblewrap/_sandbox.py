@@ -19,7 +19,7 @@ import trio
 
 from creche.errors import PluginError
 
-from ._bubblewrap_layout import Layout
+from ._layout import Layout
 
 _READY = b'{"ready":true}\n'
 _LONGEST_ANSWER = 4096

@@ -12,10 +12,10 @@ import trio
 from creche._util import open_hidden_nursery
 from creche.errors import PluginError
 
-from ._bubblewrap_layout import make_layout
-from ._bubblewrap_program import run_in_sandbox
-from ._bubblewrap_sandbox import Sandbox, run_sandbox
-from ._runtime import Program, ProgramEnd, RunProgram
+from .._runtime import Program, ProgramEnd, RunProgram
+from ._layout import make_layout
+from ._program import run_in_sandbox
+from ._sandbox import Sandbox, run_sandbox
 
 _NOTES = (
     "The language is all of Python with its standard library{installed}. There is no network, and no process but the "

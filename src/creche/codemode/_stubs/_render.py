@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from creche.messages import ToolSchema
 
-from ._stubs_text import is_name, literal, printable
-from ._stubs_types import Declarations, Hints, Member
+from ._text import is_name, literal, printable
+from ._types import Declarations, Hints, Member
 
 _HEAD = """\
 # The tools, to be called as `await tools.name(key=value)`. Where it says Any, a text is a str and anything else a JSON

@@ -16,9 +16,9 @@ import attrs
 import outcome
 import trio
 
-from ._json import DEEPEST, is_readable
-from ._monty_source import CALL, Wrapped, prelude, wrap
-from ._runtime import Program
+from .._json import DEEPEST, is_readable
+from .._runtime import Program
+from ._source import CALL, Wrapped, prelude, wrap
 
 if TYPE_CHECKING:
     import pydantic_monty as monty

@@ -11,12 +11,12 @@ import trio
 from creche._util import open_hidden_nursery
 from creche.errors import PluginError
 
-from ._json import DEEPEST, is_readable
-from ._monty_calls import Calls
-from ._monty_keeper import Keeper, open_keeper
-from ._monty_source import sentence
-from ._monty_worker import Worker
-from ._runtime import Program, ProgramEnd, RunProgram
+from .._json import DEEPEST, is_readable
+from .._runtime import Program, ProgramEnd, RunProgram
+from ._calls import Calls
+from ._keeper import Keeper, open_keeper
+from ._source import sentence
+from ._worker import Worker
 
 if TYPE_CHECKING:
     import pydantic_monty as monty

@@ -13,7 +13,7 @@ import attrs
 
 from creche._util import canonical_json
 
-from ._stubs_text import is_name, literal, one_line, type_name
+from ._text import is_name, literal, one_line, type_name
 
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _TAKEN = ("Any", "Literal", "NotRequired", "Protocol", "ToolCallError", "Tools", "TypedDict", "Union")
