@@ -49,6 +49,9 @@ def near_miss(file: FileText, old: str, new: str) -> str:
     """Say where a text almost stands that does not occur: half a sentence."""
     lines = _bare(file.text)
     wanted = [line for _, line in _bare(old)]
+    there = file.text.find(new) if new.strip() else -1
+    if there >= 0 and wanted == [line for _, line in _bare(new)]:
+        return _made(file, there)  # only white space was to change, so the old text would fit where the new one is
     bare = "\n".join(line for _, line in lines)
     place = bare.find("\n".join(wanted))
     if wanted and place >= 0:
@@ -56,14 +59,18 @@ def near_miss(file: FileText, old: str, new: str) -> str:
         begin, end = lines[first][0], lines[first + len(wanted) - 1][0]
         where = lines_named([begin]) if begin == end else f"lines {begin} to {end}"
         return f"{where} would fit but for white space; copy it exactly"
-    if new.strip() and new in file.text:
-        return f"new is there already, at line {file.line_at(file.text.find(new))}"
+    if there >= 0:
+        return _made(file, there)
     if "\ufffd" in old:
         return "a replacement character stands for bytes that are not UTF-8, so choose a text without one"
     alike = [number for number, line in lines if wanted[1:] and line == wanted[0]]
     if alike:
         return f"its first line is there, at {lines_named(alike)}, and what follows differs"
     return "read the file and copy the text exactly"
+
+
+def _made(file: FileText, place: int) -> str:
+    return f"the new text is there already, at line {file.line_at(place)}"
 
 
 def _bare(text: str) -> list[tuple[int, str]]:
