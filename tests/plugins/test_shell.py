@@ -18,6 +18,7 @@ from creche.errors import PluginError, ToolFailed, TurnCancelled
 from creche.plugins.shell import _output, _process, _tools, shell
 from creche.plugins.shell._environment import PLAIN, environment_from, is_secret
 from creche.plugins.shell._output import HEAD, TAIL, Output
+from creche.testing._check_code_sandbox import children
 from creche.tools import Allow, Approver, ToolContext
 
 
@@ -35,14 +36,6 @@ def nothing_left(folder):
     yield
     assert all(map(is_dead, living_in(folder)))
     assert children() <= before
-
-
-def children():
-    found = set()
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/children") as file:
-            found |= set(file.read().split())
-    return found
 
 
 def living_in(folder):
