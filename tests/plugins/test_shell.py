@@ -211,6 +211,30 @@ def test_a_cut_is_at_a_line_end_and_never_within_a_character(monkeypatch):
     assert output.text() == "é1\né2\n[20 of 36 bytes left out here]\né8\né9"
 
 
+@pytest.mark.parametrize("begin", ["\x1b]", "\x1bP", "\x1bX", "\x1b^", "\x1b_"])
+@pytest.mark.parametrize(
+    ("rest", "shown"),
+    [
+        ("0;title", "0;title"),
+        ("0;title 10%\rall of it\nnext", "0;title 10%\nall of it\nnext"),
+        ("0;title\x1b[31mred\x1b[0m", "0;titlered"),
+        ("0;title\x1b]0;title\x1b\\text", "0;titletext"),
+        ("0;title\x1b\\text", "text"),
+    ],
+)
+def test_a_sequence_that_never_ends_takes_nothing_with_it(begin, rest, shown):
+    """Rule: a string is left out if its end is in its line; of one without an end only the beginning is."""
+    assert _output._plain(f"{begin}{rest}".encode()) == shown
+
+
+@pytest.mark.parametrize("piece", ["\x1b]", "\x1bP", "\x1b[", "\x1b[0;", "\x1b ", "\x1b]x\n"])
+def test_many_sequences_that_never_end_take_no_longer_than_others(piece):
+    raw = (piece * HEAD + "0 " * HEAD).encode()
+    before = time.process_time()
+    _output._plain(raw)
+    assert time.process_time() - before < 1
+
+
 @given(st.text("\x1b[]0;m\x07\\PX\n\ra é\x9b", max_size=30))
 def test_what_is_shown_has_no_control_characters(text):
     shown = _output._plain(text.encode())

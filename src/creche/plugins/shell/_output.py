@@ -4,7 +4,8 @@ Rule 1: of a flood the beginning and the end are kept, so memory is bounded whil
 says how much is missing.
 
 Rule 2: what is shown is plain text: control sequences are left out, what is not UTF-8 and other control characters are
-replaced, and a carriage return is a line end, too.
+replaced, and a carriage return is a line end, too. A terminal takes what follows the beginning of a title or a link for
+part of it until it ends; here, if it does not end in its line, only the beginning is left out.
 """
 
 import re
@@ -18,12 +19,13 @@ TAIL = 20_000
 _NEAR = 1000
 """Bytes that are given up at a cut so that it is at a line end."""
 
+# Nothing is looked at more often than twice: no part takes an ESC but as its end, and what a part has taken it keeps.
 _SEQUENCE = re.compile(
     r"\x1b(?:"
-    r"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
-    r"|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # OSC: titles, links
-    r"|[PX^_][^\x1b\n]*(?:\x1b\\)?"  # other strings
-    r"|[ -/]*[0-~]"  # the rest
+    r"\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, the cursor
+    r"|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)"  # OSC: titles, links
+    r"|[PX^_][^\x1b\n]*+\x1b\\"  # other strings
+    r"|[ -/]*+[0-~]"  # the rest, and the beginning of a string without an end
     r")"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
