@@ -182,16 +182,38 @@ def test_only_files_are_written(workspace, folder):
     (folder / "file").write_text("x")
     os.mkfifo(folder / "fifo")
     (folder / "loop").symlink_to("loop")
-    for path in (".", "", "sub", "sub/..", str(folder)):
+    for path in ("sub", str(folder)):
         assert refusal(write, workspace, path, "x").endswith("is a folder")
     assert refusal(edit, workspace, "sub", "x", "y") == '"sub" is a folder'
-    assert refusal(write, workspace, "new/", "x") == '"new" is written with a / at its end, which means a folder'
     for path in ("fifo", "loop"):
         sentence = f'"{path}" is not a regular file, and only those are written'
         assert refusal(write, workspace, path, "x") == refusal(edit, workspace, path, "x", "y") == sentence
     assert refusal(write, workspace, "file/x", "x") == '"file/x" does not exist: a part of it is not a folder'
     assert refusal(edit, workspace, "gone", "x", "y") == '"gone" does not exist'
     assert names(folder) == ["fifo", "file", "loop", "sub"]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("q/", "q/"),
+        ('"q/"', "q/"),
+        ("q/.", "q/."),
+        ("q/./", "q/./"),
+        ("q/..", "q/.."),
+        ("q/r/..", "q/r/.."),
+        ("file/.", "file/."),
+        ("file/", "file/"),
+        (".", "."),
+        ("", ""),
+    ],
+)
+def test_a_path_that_ends_as_those_of_folders_do_is_not_written(workspace, folder, path, shown):
+    (folder / "file").write_text("old")
+    sentence = f'"{shown}" means a folder; give the path of a file'
+    assert refusal(write, workspace, path, "x") == sentence
+    assert names(folder) == ["file"]
+    assert (folder / "file").read_text() == "old"
 
 
 def test_a_device_is_not_written():
@@ -262,26 +284,54 @@ def test_a_file_that_may_not_be_written_is_left_alone(workspace, folder, monkeyp
     assert refusal(write, workspace, "a", "y") == refusal(edit, workspace, "a", "x", "y") == sentence
 
 
-@pytest.mark.parametrize("function", ["makedirs", "open", "replace"])
+@pytest.mark.parametrize("function", ["mkdir", "open", "replace"])
 def test_what_the_system_refuses_is_one_sentence_and_leaves_nothing(workspace, folder, monkeypatch, function):
     def refuse(*_args, **_options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, function, refuse)
-    assert refusal(write, workspace, "a", "x") == '"a" cannot be written: No space left on device'
+    assert refusal(write, workspace, "b/c/a", "x") == '"b/c/a" cannot be written: No space left on device'
     monkeypatch.undo()
     assert names(folder) == []
 
 
-def test_a_folder_that_is_a_file_by_now_is_one_sentence(workspace, folder, monkeypatch):
-    original = os.makedirs
+@pytest.mark.parametrize("path", [f"b/c/{'x' * 300}", f"b/{'x' * 300}/a"])
+def test_a_name_that_is_too_long_leaves_no_folder(workspace, folder, path):
+    assert refusal(write, workspace, path, "x").endswith(" cannot be written: File name too long")
+    assert names(folder) == []
 
-    def late(path, **options):
-        (folder / "sub").write_text("")
-        original(path, **options)
 
-    monkeypatch.setattr(os, "makedirs", late)
-    assert refusal(write, workspace, "sub/a", "x") == '"sub/a" cannot be written: a part of its path is not a folder'
+def test_a_folder_that_somebody_else_uses_by_now_stays(workspace, folder, monkeypatch):
+    def refuse(*_):
+        (folder / "b/theirs").write_text("")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    refusal(write, workspace, "b/c/a", "x")
+    assert names(folder) == ["b", "b/theirs"]
+
+
+@pytest.mark.parametrize("theirs", ["write_text", "mkdir"])
+def test_a_folder_that_is_there_by_now_is_used_if_it_is_one(workspace, folder, monkeypatch, theirs):
+    original = os.mkdir
+
+    def late(path):
+        monkeypatch.undo()
+        getattr(folder / "sub", theirs)(*[""] * (theirs == "write_text"))
+        original(path)
+
+    monkeypatch.setattr(os, "mkdir", late)
+    if theirs == "mkdir":
+        assert write(workspace, "sub/a", "x") == 'created "sub/a": 1 lines, 1 bytes'
+    else:
+        sentence = '"sub/a" cannot be written: a part of its path is not a folder'
+        assert refusal(write, workspace, "sub/a", "x") == sentence
+        assert names(folder) == ["sub"]
+
+
+def test_a_folder_of_all_that_is_gone_is_one_sentence(workspace, folder):
+    folder.rmdir()
+    assert refusal(write, workspace, "b/a", "x") == '"b/a" cannot be written: No such file or directory'
 
 
 @pytest.mark.parametrize("work", [write, edit])
@@ -662,11 +712,12 @@ class StopError(Exception):
 
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("exists", [True, False])
-def test_work_that_ends_at_any_moment_leaves_a_whole_file_and_no_other(folder, monkeypatch, at, exists):
-    """Rule: before the last step the old file is there, after it the new one."""
+def test_work_that_ends_at_any_moment_leaves_a_whole_file_and_nothing_else(folder, monkeypatch, at, exists):
+    """Rule: before the last step the old file is there, after it the new one; a new folder comes with its file."""
     monkeypatch.setattr(_store, "CHUNK", 4)
     if exists:
-        (folder / "a").write_text("old")
+        (folder / "b").mkdir()
+        (folder / "b/a").write_text("old")
     moments = iter(range(6))
 
     def stop():
@@ -674,11 +725,11 @@ def test_work_that_ends_at_any_moment_leaves_a_whole_file_and_no_other(folder, m
             raise StopError
 
     with contextlib.suppress(StopError):
-        write(Workspace(folder, check_cancelled=stop), "a", "0123456789")
+        write(Workspace(folder, check_cancelled=stop), "b/a", "0123456789")
     stopped = at < 4  # three chunks, and before the last step
-    assert names(folder) == (["a"] if exists or not stopped else [])
+    assert names(folder) == (["b", "b/a"] if exists or not stopped else [])
     if exists or not stopped:
-        assert (folder / "a").read_text() == ("old" if stopped else "0123456789")
+        assert (folder / "b/a").read_text() == ("old" if stopped else "0123456789")
 
 
 async def test_a_cancelled_tool_leaves_the_old_file(folder):

@@ -1,8 +1,9 @@
 """How a file gets another content: whole or not at all, and never over somebody else's.
 
-Rule 1: the content goes to a new file in the same folder, which then takes the place of the old one in one step. So
-whoever looks sees the old file or the new one, and whatever ends the work before that step leaves the old one and
-nothing beside it; only a process that is killed can leave the new file behind.
+Rule 1: the content goes to a new file in the same folder, or in the nearest one above it that is there, which then takes
+the place of the old one in one step. So whoever looks sees the old file or the new one, and whatever ends the work
+before that step leaves the old one and nothing beside it; only a process that is killed can leave the new file behind.
+Folders that are not there are made just before that step, and taken back if it fails.
 
 Rule 2: that step is taken only if the file is still the one whose content was looked at, which is compared under one
 lock for the whole process. Two agents of a program never overwrite each other's work unseen. Another program is seen as
@@ -35,7 +36,7 @@ LARGEST = 16 << 20
 ATTEMPTS = 20
 """How often the work is done anew because somebody else was faster, who then has finished."""
 
-_LOCK = threading.Lock()  # noqa: TID251 - tool bodies run in threads, and this is held for two calls of the system
+_LOCK = threading.Lock()  # noqa: TID251 - tool bodies run in threads, and this is held for a few calls of the system
 
 _FLAGS: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -98,10 +99,8 @@ def put(workspace: Workspace, place: Place, content: bytes, original: Original |
     Raises:
       ToolFailed: the operating system refuses.
     """
-    folder = os.path.dirname(place.real)
+    folder, missing = _folder_above(workspace, place)
     try:
-        if original is None:
-            os.makedirs(folder, exist_ok=True)
         draft = os.path.join(folder, f".creche-{secrets.token_hex(8)}.tmp")
         try:
             with os.fdopen(os.open(draft, _FLAGS, 0o666), "wb") as file:
@@ -109,7 +108,7 @@ def put(workspace: Workspace, place: Place, content: bytes, original: Original |
             with _LOCK:
                 if not _is_still(place.real, original):
                     return False
-                os.replace(draft, place.real)
+                _move(draft, place.real, missing)
             return True
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -130,6 +129,31 @@ def _fill(workspace: Workspace, file: BinaryIO, content: bytes, original: Origin
         rest = rest[CHUNK:]
     file.flush()
     workspace.check_cancelled()
+
+
+def _folder_above(workspace: Workspace, place: Place) -> tuple[str, list[str]]:
+    """Give the nearest folder above a place that is there, and those below it that are not, from the top."""
+    folder, missing = os.path.dirname(place.real), list[str]()
+    while folder != workspace.root and not os.path.lexists(folder):
+        missing.insert(0, folder)
+        folder = os.path.dirname(folder)
+    return folder, missing
+
+
+def _move(draft: str, real: str, missing: list[str]) -> None:
+    """Put a file in its place, in folders that are made for it; all of it or nothing."""
+    made: list[str] = []
+    try:
+        for folder in missing:
+            with contextlib.suppress(FileExistsError):  # if it is no folder, the next step says so
+                os.mkdir(folder)
+                made.append(folder)
+        os.replace(draft, real)
+    except OSError:
+        for folder in reversed(made):
+            with contextlib.suppress(OSError):  # somebody else has put something in it
+                os.rmdir(folder)
+        raise
 
 
 def _is_still(real: str, original: Original | None) -> bool:

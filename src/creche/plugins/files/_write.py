@@ -1,5 +1,7 @@
 """The ``write`` tool without the tool: a text becomes the content of a file."""
 
+import os
+
 from creche.errors import ToolFailed, ToolRetry
 from creche.prompt import AgentView
 
@@ -26,10 +28,12 @@ def write_text(
       ToolRetry: the agent has to read the file first.
     """
     data = encoded("content", content)
-    if path.endswith("/"):
-        raise ToolFailed(f"{workspace.resolve_new(path).name} is written with a / at its end, which means a folder")
+    plain = workspace.decoded(path)
+    means_folder = os.path.basename(plain) in ("", os.curdir, os.pardir)
     for _ in range(ATTEMPTS):
         place = workspace.resolve_new(path)
+        if means_folder:  # also if there is none: what it resolves to would be made as a file
+            raise ToolFailed(f"{shortened(plain)} means a folder; give the path of a file")
         if place.is_folder:
             raise ToolFailed(f"{place.name} is a folder")
         if not place.is_there:
