@@ -140,6 +140,27 @@ async def test_what_the_project_allows_is_not_asked_again(command, folder, tmp_p
     }
 
 
+async def test_what_the_project_allows_meanwhile_is_not_asked_of_another_agent(command):
+    """Rule: of two that wait for the terminal at once, the answer to the first may be that to the second."""
+    both = [call("subagent", description="make", prompt="Make it.") for _ in range(2)]
+
+    def answer(request):
+        last = request.json["messages"][-1]
+        if last["role"] == "tool":
+            return say("Done.")
+        return both if "Run." in str(last["content"]) else COMMAND
+
+    async with open_mock_provider(answer) as mock:
+        started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)
+        code, shown = await on_terminal(started, [b"p\n"])
+    assert code == 0, shown
+    assert shown.count(QUESTION.decode()) == 1
+    decided = [
+        record.data for log in sessions_of(shown.rstrip()).values() for record in log.records("approval/decided")
+    ]
+    assert sorted((each.decision, each.lasting) for each in decided) == [("allowed", "once"), ("allowed", "project")]
+
+
 async def test_ctrl_c_at_a_question_ends_the_run(command, folder):
     async with open_mock_provider([COMMAND, say("never")]) as mock:
         started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)

@@ -6,11 +6,13 @@ import trio.testing
 
 from creche.messages import ToolCall
 from creche.scope import ScopeKey, bind_scope_parent
+from creche.session import ToolCalled
 from creche.tools import (
     Allow,
     ApprovalRequest,
     Approver,
     Deny,
+    Execute,
     Guard,
     PreExecute,
     Proceed,
@@ -18,6 +20,7 @@ from creche.tools import (
     RequestApproval,
     Tool,
     ToolContext,
+    _approval,
     execute_call,
     restrict,
     tool,
@@ -188,6 +191,147 @@ async def test_requests_of_parallel_calls_wait_side_by_side(bench, ran, autojump
         doors["slow"].set()
     bench.close()
     assert bench.results() == [("c1", "", "pushed"), ("c2", "", "pushed")]
+
+
+class Desk:
+    """An approver that takes one request after the other, each when it is told to."""
+
+    def __init__(self, *answers) -> None:
+        self.asked: list[str] = []
+        self.waiting: list[trio.Event] = []
+        self.answers = list(answers)
+
+    async def answer(self, request):
+        self.asked.append(request.execution.context.call_id)
+        answer = self.answers[len(self.waiting)]
+        self.waiting.append(trio.Event())
+        await self.waiting[-1].wait()
+        return answer
+
+
+@pytest.mark.parametrize("lasting", ["agent", "project"])
+async def test_what_a_call_is_allowed_for_longer_is_not_asked_for_the_one_that_waits_behind_it(bench, ran, lasting):
+    """Rule: of the calls of one agent for one tool and subject, one at a time is asked for."""
+    desk = Desk(Allow(lasting))
+    bench.pen.add(Approver(desk.answer))
+    calls = bench.answer(*[("push", {"branch": "main"})] * 3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run_calls, calls)
+        await trio.testing.wait_all_tasks_blocked()
+        [waiting] = desk.waiting
+        waiting.set()
+    bench.close()
+    assert bench.results() == [(f"c{number}", "", "pushed") for number in (1, 2, 3)]
+    assert logged(bench) == [("push main", "requested"), ("push main", "allowed")]
+    assert len(ran) == 3
+    assert bench.agent.session not in [log for log, *_ in _approval._TURNS]
+
+
+async def test_an_approver_that_makes_the_call_it_is_asked_for_fails(bench, ran):
+    """Rule: nobody waits for itself."""
+
+    async def answer(request):
+        outcome = await bench.call("push", branch="main")
+        return Refuse(outcome.code)
+
+    bench.pen.add(Approver(answer))
+    [(_, code, text)] = await bench.run(("push", {"branch": "main"}))
+    assert (code, ran) == ("approval-refused", [])
+    assert text == "Error: 'test' refused the call of 'push': internal; do not make it again as it was"
+    assert len(bench.faults) == 1
+
+
+@pytest.mark.parametrize(("answer", "codes"), [(Allow(), ["", ""]), (Refuse(), ["", "approval-refused"])])
+async def test_an_answer_for_once_is_none_for_the_call_that_waits_behind(bench, answer, codes):
+    desk = Desk(answer, Allow())
+    bench.pen.add(Approver(desk.answer))
+    calls = bench.answer(*[("push", {"branch": "main"})] * 2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run_calls, calls)
+        for number in (0, 1):
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(desk.waiting) == number + 1
+            desk.waiting[number].set()
+    bench.close()
+    assert sorted(code for _, code, _ in bench.results()) == codes
+
+
+async def test_who_waits_behind_a_call_that_is_cancelled_is_asked_for(bench, ran):
+    """Rule: and of one that is cancelled while it waits behind another, nothing is logged."""
+    desk = Desk(Allow(), Allow())
+    bench.pen.add(Approver(desk.answer))
+    calls = bench.answer(*[("push", {"branch": "main"})] * 3)
+    contexts = [bench.context(call.id) for call in calls]
+    scopes = [trio.CancelScope() for _ in calls]
+
+    async def run(call, context, scope):
+        with scope:
+            await execute_call(bench.registry, bench.agent.scope, call, context)
+
+    for call in calls:
+        bench.agent.session.append(ToolCalled(call.id, name=call.name, arguments=call.arguments))
+    async with trio.open_nursery() as nursery:
+        for each in zip(calls, contexts, scopes, strict=True):
+            nursery.start_soon(run, *each)
+            await trio.testing.wait_all_tasks_blocked()
+        assert desk.asked == ["c1"]
+        scopes[1].cancel()
+        scopes[0].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert desk.asked == ["c1", "c3"]
+        desk.waiting[1].set()
+    assert ran == ["main"]
+    assert [context.began for context in contexts] == [False, False, True]
+    assert logged(bench) == [("push main", word) for word in ("requested", "cancelled", "requested", "allowed")]
+
+
+async def test_a_call_that_is_cancelled_when_its_turn_comes_asks_no_more(bench):
+    desk = Desk(Allow(), Allow())
+    bench.pen.add(Approver(desk.answer))
+    scope = trio.CancelScope()
+    calls = bench.answer(*[("push", {"branch": "main"})] * 2)
+
+    async def run(call, scope):
+        with scope:
+            await execute_call(bench.registry, bench.agent.scope, call, bench.context(call.id))
+
+    for call in calls:
+        bench.agent.session.append(ToolCalled(call.id, name=call.name, arguments=call.arguments))
+
+    async def end_both(event, go_on):
+        scope.cancel()  # the one that waits has been woken
+        return await go_on()
+
+    bench.pen.wrap(Execute, end_both)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, calls[0], trio.CancelScope())
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(run, calls[1], scope)
+        await trio.testing.wait_all_tasks_blocked()
+        desk.waiting[0].set()
+    assert desk.asked == ["c1"]
+    assert logged(bench) == [("push main", "requested"), ("push main", "allowed")]
+
+
+async def test_the_time_behind_another_call_does_not_count(bench, ran, autojump_clock):
+    desk = Desk(Allow("agent"))
+    bench.pen.add(Approver(desk.answer))
+    calls = bench.answer(*[("push", {"branch": "main"})] * 2)
+    contexts = [bench.context(call.id) for call in calls]
+
+    async def run(call, context):
+        with context.time_limit(1) as limit:
+            await execute_call(bench.registry, bench.agent.scope, call, context)
+        assert not limit.cancelled_caught
+
+    for call in calls:
+        bench.agent.session.append(ToolCalled(call.id, name=call.name, arguments=call.arguments))
+    async with trio.open_nursery() as nursery:
+        for each in zip(calls, contexts, strict=True):
+            nursery.start_soon(run, *each)
+        await trio.sleep(10)
+        desk.waiting[0].set()
+    assert ran == ["main", "main"]
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_was_not_started(bench, ran):

@@ -1,6 +1,6 @@
 """The terminal as an approver: each call that has to be asked for is shown, and a line of the user decides.
 
-Rule 1: one question at a time; what was allowed meanwhile, to this agent or for the project, is not asked.
+Rule 1: one question at a time; what was allowed for the project meanwhile is not asked.
 Rule 2: what was typed before a question is no answer to it. The user is asked until the answer is one of those
 offered; a terminal that has ended answers nothing more.
 """
@@ -59,7 +59,7 @@ class Terminal:
         async with self._turn:
             if self._has_ended:
                 return None
-            if about in self._in_project or (agent is not None and about in agent.session.allowed):
+            if about in self._in_project:
                 return Allow()
             who = "a call without an agent" if agent is None else agent.path
             self._write(f"{who} asks to call {request.tool}: {request.reason}")

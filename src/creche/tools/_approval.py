@@ -6,13 +6,17 @@ Rule 2: a request is made once a call and decided once; both are in the agent's 
 in between. An approval is for the one call, which it does not survive.
 Rule 3: what was allowed for longer is known by tool and subject and stands in the log of the agent it was allowed to, so
 it survives what the log survives, and holds for no other agent.
-Rule 4: guards come first, and again after the wait: nobody can allow what a guard refuses.
+Rule 4: of the calls of one agent for one tool and subject, one at a time is asked for. Those behind it may be allowed by
+its answer, and then nothing is requested; if not, or if it is cancelled, they are asked for in their turn.
+Rule 5: guards come first, and again after the wait: nobody can allow what a guard refuses.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Literal, cast, get_args
+from weakref import WeakValueDictionary
 
 import attrs
+import trio
 
 from creche._util import is_one_of, is_text
 from creche.prompt import AgentView
@@ -84,7 +88,7 @@ class Approver:
     answer: Callable[[ApprovalRequest], Awaitable[Allow | Refuse | None]] = attrs.field(validator=_check_answer)
     """Contract: async, and may take as long as it likes; ``None`` passes the request on to the next one up the chain. One
     that raises or returns anything else refuses, and is a `Fault` at its owner. It is cancelled with the call. Several
-    requests can wait at the same time."""
+    requests can wait at the same time, but of one agent only one for the same tool and subject."""
     remembers: bool = attrs.field(default=False, kw_only=True)
     """Whether it knows what was decided before: those that do are asked before those that decide, wherever they are."""
     entry_shape: ClassVar[Literal["anonymous"]] = "anonymous"
@@ -117,22 +121,29 @@ async def seek_approval(
       wanted: Why it is asked for.
     """
     subject = wanted.subject or execution.tool.name
-    log = None if execution.agent is None else execution.agent.session
-    name = execution.tool.name
-    if log is not None and (name, subject) in log.allowed:
-        return None
     request = ApprovalRequest(execution, reason=wanted.reason, subject=subject)
-    context, decided = execution.context, _Decided(call_id=execution.context.call_id, tool=name, subject=subject)
-    if log is not None:
-        log.append(ApprovalRequested(context.call_id, tool=name, subject=subject, reason=wanted.reason))
-        context._open.append(lambda: decided.close(log))
-    try:
-        with context._waiting_for_approval():
-            refused = await _ask(registry, scope, request, decided)
-    finally:
-        if log is not None:
-            decided.close(log)
-    return refused
+    decided = _Decided(call_id=execution.context.call_id, tool=request.tool, subject=subject)
+    log = None if execution.agent is None else execution.agent.session
+    if log is not None and (request.tool, subject) in log.allowed:
+        return None
+    with execution.context._waiting_for_approval():
+        if log is None:
+            return await _ask(registry, scope, request, decided)
+        turn = _TURNS.setdefault((log, request.tool, subject), trio.StrictFIFOLock())
+        async with turn:
+            await trio.lowlevel.checkpoint_if_cancelled()  # a call that was cancelled meanwhile may be over in the log
+            if (request.tool, subject) in log.allowed:
+                return None
+            log.append(ApprovalRequested(decided.call_id, tool=request.tool, subject=subject, reason=wanted.reason))
+            execution.context._open.append(lambda: decided.close(log))
+            try:
+                return await _ask(registry, scope, request, decided)
+            finally:
+                decided.close(log)
+
+
+_TURNS: WeakValueDictionary[tuple[SessionLog, str, str], trio.StrictFIFOLock] = WeakValueDictionary()
+"""Whose turn it is to ask, of the calls of an agent for a tool and a subject. Each is here as long as a call has it."""
 
 
 @attrs.define(eq=False, kw_only=True)
