@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import sys
 import types
 from pathlib import Path
@@ -416,11 +417,52 @@ def test_bubblewrap_is_found_in_its_package_too(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_filter_is_whole_steps_and_ends_in_a_result(machine):
+ALLOWED, REFUSED, MISSING, ENDED = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
+
+
+@pytest.mark.parametrize(
+    ("numbers", "arguments", "result"),
+    [
+        ({"x86_64": 0, "aarch64": 63}, (), ALLOWED),  # read
+        ({"x86_64": 41, "aarch64": 198}, (), REFUSED),  # socket
+        ({"x86_64": 141, "aarch64": 140}, (), REFUSED),  # setpriority
+        ({"x86_64": 447, "aarch64": 447}, (), REFUSED),  # memfd_secret, the last one in the list
+        ({"x86_64": 435, "aarch64": 435}, (), MISSING),  # clone3
+        ({"x86_64": 72, "aarch64": 25}, (3, 1024), REFUSED),  # fcntl with F_SETLEASE
+        ({"x86_64": 72, "aarch64": 25}, (3, 1 << 32 | 1026), REFUSED),  # F_NOTIFY, after which the kernel does not look
+        ({"x86_64": 72, "aarch64": 25}, (1024, 6), ALLOWED),  # F_SETLK
+        ({"x86_64": 56, "aarch64": 220}, (0x00010F00, 1024), ALLOWED),  # clone with CLONE_THREAD
+        ({"x86_64": 56, "aarch64": 220}, (17, 0x00010F00), REFUSED),  # clone as of fork
+        ({"x86_64": 0x40000000, "aarch64": 63}, (), {"x86_64": ENDED, "aarch64": ALLOWED}),  # of x32
+    ],
+)
+@pytest.mark.parametrize(("machine", "code"), [("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)])
+def test_the_filter_lets_pass_what_it_should(machine, code, numbers, arguments, result):
+    """Rule: on machines that this does not run on, too."""
     steps = filter_for(machine)
-    assert len(steps) % 8 == 0
-    assert steps[-8:-6] == b"\x06\x00"
+    expected = result[machine] if isinstance(result, dict) else result
+    assert result_of(steps, numbers[machine], code, arguments) == expected
+    assert result_of(steps, numbers[machine], 0x40000003, arguments) == ENDED  # 32 bits
+
+
+def result_of(steps, number, architecture, arguments):
+    """Do what the kernel does with a filter, for a call."""
+    data = struct.pack("<iIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    program, at, loaded = list(struct.iter_unpack("=HBBI", steps)), 0, 0
+    while True:
+        code, if_so, if_not, value = program[at]
+        at += 1
+        match code:
+            case 0x20:
+                (loaded,) = struct.unpack_from("<I", data, value)
+            case 0x06:
+                return value
+            case 0x15:
+                at += if_so if loaded == value else if_not
+            case 0x35:
+                at += if_so if loaded >= value else if_not
+            case 0x45:
+                at += if_so if loaded & value else if_not
 
 
 def children_of(parent):

@@ -251,11 +251,30 @@ async def test_no_second_process_can_be_made(message_of, source):
         "syscall(428, -100, b'/', 1)",  # open_tree
         "syscall(438, 0, 0, 0)",  # pidfd_getfd
         "klogctl(3, ctypes.create_string_buffer(100), 100)",
+        "setpriority(0, 0, 19)",
+        "sched_setparam(0, ctypes.byref(ctypes.c_int(0)))",
+        "sched_setscheduler(0, 3, ctypes.byref(ctypes.c_int(0)))",  # SCHED_BATCH
+        "sched_setaffinity(0, 128, (ctypes.c_ubyte * 128)(*[255] * 128))",
+        "syscall({'x86_64': 314, 'aarch64': 274}[os.uname().machine], 0, (ctypes.c_uint * 12)(48), 0)",  # sched_setattr
+        "syscall({'x86_64': 251, 'aarch64': 30}[os.uname().machine], 1, 0, 3 << 13)",  # ioprio_set
+        "vmsplice(1, None, 0, 0)",
+        "syscall({'x86_64': 206, 'aarch64': 0}[os.uname().machine], 1, ctypes.byref(ctypes.c_ulong(0)))",  # io_setup
+        "inotify_init()",
+        "inotify_init1(0)",
+        "fanotify_init(0x200, 0)",  # FAN_REPORT_FID, which needs no privilege
+        "flock(os.open('/child.py', os.O_RDONLY), 5)",  # LOCK_SH | LOCK_NB
+        "fcntl(os.open('/tmp/file', os.O_CREAT), 1024, 0)",  # F_SETLEASE, F_RDLCK
+        "fcntl(os.open('/tmp', os.O_RDONLY), 1026, 1)",  # F_NOTIFY, DN_ACCESS
     ],
 )
 async def test_a_call_of_the_kernel_is_refused(value_of, call):
     said = await value_of(f"{LIBC}result = libc.{call}\nreturn [result, os.strerror(ctypes.get_errno())]")
     assert said == [-1, "Operation not permitted"]
+
+
+async def test_locks_of_a_part_of_a_file_work(value_of):
+    source = "import sqlite3\nwith sqlite3.connect('/tmp/file') as base:\n    base.execute('create table a (b)')\n"
+    assert await value_of(f"{source}return base.execute('select name from sqlite_master').fetchall()") == [["a"]]
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the other numbers are of x86-64")
@@ -360,7 +379,6 @@ def work():
     while True:
         pass
 threading.Thread(target=work).start()
-os.setpriority(os.PRIO_PROCESS, 0, 19)
 os.write(1, os.readlink("/proc/self/ns/pid").encode() + b"\\n")
 """
 

@@ -4,9 +4,13 @@ Namespaces hide what is outside; this keeps the limits of one process the limits
 
 Rule 1: no second process. Limits of memory and of computing are per process, and a limit on the number of processes does
 not bind for a user who is root outside. Threads are fine.
-Rule 2: no memory that belongs to no address space, as segments and queues that stay when nobody has them open.
+Rule 2: no memory that belongs to no address space, as segments and queues that stay when nobody has them open, and as
+what the kernel keeps for input and output that goes on by itself.
 Rule 3: none of what needs no privilege and is no business of a program: tracing, keys, mounts, new namespaces, sockets
 (a pair of them is fine), and young interfaces of which most escapes were made.
+Rule 4: nothing that gets in the way of processes outside: no priority or processor of its choice, which some users may
+raise, and no locks, leases and watches on files, of which some are the interpreter's of everybody. Locks of a part of
+a file stay, for sqlite3 needs them.
 
 What is not listed is allowed, so that a newer Python or libc does not fail in ways that nobody understands.
 """
@@ -19,6 +23,8 @@ from collections.abc import Iterator
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE3 = 435
+_FCNTL = {"x86_64": 72, "aarch64": 25}
+_REFUSED_COMMANDS = (1024, 1026)  # of fcntl: F_SETLEASE, F_NOTIFY
 _OLDER = {
     "fork": {"x86_64": 57},
     "vfork": {"x86_64": 58},
@@ -47,6 +53,18 @@ _OLDER = {
     "userfaultfd": {"x86_64": 323, "aarch64": 282},
     "name_to_handle_at": {"x86_64": 303, "aarch64": 264},
     "open_by_handle_at": {"x86_64": 304, "aarch64": 265},
+    "vmsplice": {"x86_64": 278, "aarch64": 75},
+    "io_setup": {"x86_64": 206, "aarch64": 0},
+    "setpriority": {"x86_64": 141, "aarch64": 140},
+    "sched_setparam": {"x86_64": 142, "aarch64": 118},
+    "sched_setscheduler": {"x86_64": 144, "aarch64": 119},
+    "sched_setaffinity": {"x86_64": 203, "aarch64": 122},
+    "sched_setattr": {"x86_64": 314, "aarch64": 274},
+    "ioprio_set": {"x86_64": 251, "aarch64": 30},
+    "flock": {"x86_64": 73, "aarch64": 32},
+    "inotify_init": {"x86_64": 253},
+    "inotify_init1": {"x86_64": 294, "aarch64": 26},
+    "fanotify_init": {"x86_64": 300, "aarch64": 262},
 }
 _NEWER = {
     "io_uring_setup": 425,
@@ -66,7 +84,7 @@ _NEWER = {
 # Codes of the kernel's classic BPF, the results of seccomp, and where in its `seccomp_data` what is found.
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _CLONE_THREAD = 0x00010000
 _X32 = 0x40000000
 
@@ -95,6 +113,12 @@ def _steps(machine: str) -> Iterator[tuple[int, int, int, int]]:
     for number in refused:
         yield _EQUAL, 0, 1, number
         yield _RETURN, 0, 0, _FAIL | errno.EPERM
+    yield _EQUAL, 0, 2 + 2 * len(_REFUSED_COMMANDS), _FCNTL[machine]
+    yield _LOAD, 0, 0, _SECOND_ARGUMENT  # its lower half, and the kernel takes no more of it
+    for command in _REFUSED_COMMANDS:
+        yield _EQUAL, 0, 1, command
+        yield _RETURN, 0, 0, _FAIL | errno.EPERM
+    yield _RETURN, 0, 0, _ALLOW
     # Its flags are in memory, where a filter cannot look; libc then asks for `clone`, which has them in a register.
     yield _EQUAL, 0, 1, _CLONE3
     yield _RETURN, 0, 0, _FAIL | errno.ENOSYS
