@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import struct
 import sys
+import tracemalloc
 import types
 from pathlib import Path
 
@@ -237,6 +239,20 @@ async def test_what_is_nested_too_deeply_raises_or_is_no_value(run):
     assert (await run(a_program("return '[' * 5000"))).failure is None
 
 
+async def test_a_program_that_sends_out_of_band_data_ends(run):
+    one, other = socket.socketpair()
+    with one, other:
+        try:
+            one.send(b"x", socket.MSG_OOB)
+        except OSError as error:
+            pytest.skip(f"this kernel has none: {error}")
+    printed = []
+    source = f"print('before', end='')\n{CHANNEL}\nchannel.send(b'x', socket.MSG_OOB)\nwhile True:\n    pass"
+    end = await run(a_program(source, emit=printed.append))
+    assert end == ProgramEnd(failure="killed", message="it sent out-of-band data on its channel")
+    assert printed == ["before"]
+
+
 async def test_what_comes_after_the_end_is_not_seen(run):
     frames = 'b\'{"done":[1]}\\n{"done":[2]}\\n\''
     assert await run(a_program(f"{CHANNEL}\nchannel.sendall({frames})")) == ProgramEnd(value="1")
@@ -272,6 +288,53 @@ async def test_a_program_that_does_not_read_its_answers_does_not_hold_up_its_end
     assert end == ProgramEnd(value="1")
 
 
+# Makes calls and does not read the answers.
+UNREAD = (
+    CHANNEL
+    + """
+for number in range(50):
+    frame = b'{"call":%d,"tool":"echo","arguments":{"a":"%s"}}\\n' % (number, b"x" * SIZE)
+    channel.sendall(frame)
+while True:
+    pass
+"""
+)
+
+
+async def test_answers_that_are_not_read_take_no_more_than_the_memory_of_the_program(run):
+    """Rule: whatever a program sends, it takes a bounded amount of memory here."""
+
+    async def call(name, arguments):
+        return json.dumps("x" * 5_000_000)
+
+    tracemalloc.start()
+    try:
+        end = await run(a_program(f"SIZE = 1\n{UNREAD}", call=call, memory=50_000_000, seconds=5))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 80_000_000
+    sentence = "the answers to its calls that it did not read are larger than its memory; await fewer calls at once"
+    assert end == ProgramEnd(failure="killed", message=sentence)
+
+
+async def test_the_arguments_of_calls_count_until_their_answers_are_sent(run):
+    async def call(name, arguments):
+        return json.dumps("x" * 1_000_000)
+
+    end = await run(a_program(f"SIZE = 3_900_000\n{UNREAD}", call=call, seconds=5))
+    assert end == ProgramEnd(failure="killed", message="it sent more calls than it may")
+
+
+async def test_answers_that_are_read_may_be_larger_than_the_memory_of_the_program(run):
+    async def call(name, arguments):
+        return json.dumps("x" * 5_000_000)
+
+    source = "size = 0\nfor _ in range(20):\n    size += len(await tools.echo(a='x' * 1_000_000))\nreturn size"
+    end = await run(a_program(source, call=call, memory=50_000_000))
+    assert end == ProgramEnd(value="100000000")
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -279,7 +342,10 @@ async def test_a_program_that_does_not_read_its_answers_does_not_hold_up_its_end
         ("os._exit(3)", "its process ended with status 3"),
         ("os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
         ("os.abort()", "its process was ended by SIGABRT"),
-        ("os._exit(255)", "its process was ended by signal 127"),
+        ("os._exit(255)", "its process ended with status 255"),
+        ("os.kill(os.getpid(), 40)", "its process was ended by signal 40"),
+        ("os._exit(152)", "its process ended with status 152, as if by SIGXCPU"),
+        ("import signal\nos.kill(os.getpid(), signal.SIGPROF)", "its process ended with status 155, as if by SIGPROF"),
     ],
 )
 async def test_a_process_that_ends_first_is_told_by_how(run, source, message):

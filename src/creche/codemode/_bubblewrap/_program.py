@@ -3,15 +3,20 @@
 What comes out of a sandbox is written by the program, whatever our own code inside meant to write. So:
 
 Rule 1: a frame is taken apart and made anew; the first one that is not as it should be ends the program.
-Rule 2: whatever it sends, it takes a bounded amount of memory here: a frame has a longest length, so have the arguments
-of all calls on their way together, calls are counted, and output ends at its limit.
+Rule 2: whatever it sends, and whatever it does not read, it takes a bounded amount of memory here: a frame has a longest
+length, so have the arguments of all calls together whose answers are not sent, calls are counted, and output ends at
+its limit. Answers that are not sent take as much as the program may have of memory, and one answer more; only the one
+that is being sent is encoded.
 Rule 3: what it printed before a call or its end is emitted before these are seen, and what it printed before it was
 killed is emitted as well.
 """
 
 import codecs
 import json
+import os
 import signal
+import sys
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
@@ -27,7 +32,7 @@ from ._layout import TMP_BYTES
 from ._sandbox import Sandbox
 
 _LONGEST_FRAME = 4 * 1024 * 1024
-_MOST_PENDING = 16 * 1024 * 1024  # bytes of the frames of all calls that have no answer yet
+_MOST_PENDING = 16 * 1024 * 1024  # bytes of the frames of all calls whose answers are not sent
 _OPEN_FILES = 64
 _LAST_WORDS = 1.0  # seconds that a process has to end after it closed its channel
 _LONGEST_MESSAGE = 20_000
@@ -35,6 +40,7 @@ _READ = 1 << 16
 _LARGEST_PIPE = 1 << 20  # bytes; what an ordinary user may make of one
 _BY_SIGNAL = 128  # added to the number of the signal by which a process ended
 _COMPUTED_TOO_LONG = (signal.SIGXCPU, signal.SIGPROF)
+_TICK = 0.01  # seconds; the kernel counts computing no finer
 
 
 async def run_in_sandbox(program: Program, sandbox: Sandbox) -> ProgramEnd:
@@ -61,7 +67,11 @@ class _Running:
     _end: ProgramEnd | None = None
     _calls: int = 0
     _pending: int = 0
+    """Bytes of the frames of calls whose answers are not sent."""
+    _waiting: int = 0
+    """Bytes that the answers take which are not sent."""
     _printed: int = 0
+    _began: float = attrs.field(factory=time.monotonic)
     _decoder: codecs.IncrementalDecoder = attrs.field(factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
     _sending: trio.Lock = attrs.field(factory=trio.Lock)
 
@@ -76,6 +86,8 @@ class _Running:
                 data = self._sandbox.channel.recv(_READ)
             except ConnectionError:
                 data = b""  # it ended before it read all
+            except BlockingIOError:  # readable, and nothing is there
+                return self._end or _killed("it sent out-of-band data on its channel")
             self._emit_printed()
             received += data
             if b"\n" in data:
@@ -152,23 +164,28 @@ class _Running:
 
     async def _answer(self, number: int, pending: Awaitable[str], size: int) -> None:
         try:
-            value = await pending
+            kind, answer = "value", await pending
         except ToolError as error:
-            answer = canonical_json({"call": number, "error": str(error)})
-        else:
-            # A line break in JSON text is between its parts, where a space is as good.
-            answer = f'{{"call":{number},"value":{value}}}'.replace("\n", " ")
+            kind, answer = "error", canonical_json(str(error))
+        if self._waiting > self._program.limits.memory:
+            self._end = self._end or _killed(
+                "the answers to its calls that it did not read are larger than its memory; await fewer calls at once"
+            )
+            self._sandbox.kill()
+            return
+        taken = sys.getsizeof(answer)
+        self._waiting += taken
+        await self._send(f'{{"call":{number},"{kind}":', answer, "}")
+        self._waiting -= taken
         self._pending -= size
-        await self._send(answer)
 
-    async def _send(self, line: str) -> None:
-        rest = memoryview(f"{line}\n".encode(errors="replace"))
-        if not self._sending.locked():
-            rest = self._send_nowait(rest)
-        if rest:
-            async with self._sending:
-                while rest := self._send_nowait(rest):
-                    await trio.lowlevel.wait_writable(self._sandbox.channel)
+    async def _send(self, *parts: str) -> None:
+        """Send a line, whose parts are put together when it is its turn."""
+        async with self._sending:
+            # A line break in JSON text is between its parts, where a space is as good.
+            rest = memoryview("".join(parts).replace("\n", " ").encode(errors="replace") + b"\n")
+            while rest := self._send_nowait(rest):
+                await trio.lowlevel.wait_writable(self._sandbox.channel)
 
     def _send_nowait(self, data: memoryview) -> memoryview:
         """Send as much as there is room for, and return the rest."""
@@ -223,13 +240,16 @@ class _Running:
 
     def _end_by(self, status: int) -> ProgramEnd:
         number = status - _BY_SIGNAL
-        if number <= 0:
+        if number not in signal.valid_signals():
             return _killed(f"its process ended with status {status}")
-        if number in _COMPUTED_TOO_LONG:
-            most = self._program.limits.seconds
-            return ProgramEnd(failure="timeout", message=f"it computed for more than {most:g} seconds")
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        return _killed(f"its process was ended by {name}")
+        if number not in _COMPUTED_TOO_LONG:
+            return _killed(f"its process was ended by {name}")
+        # It may have ended with that status of its own accord, or sent itself the signal, which looks the same.
+        most = self._program.limits.seconds
+        if (time.monotonic() - self._began + _TICK) * (os.cpu_count() or 1) < most:
+            return _killed(f"its process ended with status {status}, as if by {name}")
+        return ProgramEnd(failure="timeout", message=f"it computed for more than {most:g} seconds")
 
 
 def _killed(message: str) -> ProgramEnd:
