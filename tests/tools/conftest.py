@@ -49,11 +49,12 @@ class Bench:
         self.faults: list[Fault] = []
         self.pen.on(Fault, self.faults.append)
         self.counts: dict[str, int] = {}
+        self.step = CallStep(counts=self.counts)
         self.delivered: list[UserMessage] = []
         self.concluded = False
 
     def context(self, call_id: str = "c1") -> ToolContext:
-        return ToolContext(self.agent, registry=self.registry, call_id=call_id, name="", number=1)
+        return ToolContext(self.agent, registry=self.registry, call_id=call_id, name="", number=1, step=self.step)
 
     async def call(self, name: str, *, context: ToolContext | None = None, **arguments: object) -> ToolOutcome:
         """Run one call through the pipeline."""

@@ -137,7 +137,10 @@ async def test_the_time_of_an_approval_is_nobodys(bench, autojump_clock):
         return f"in time: {not limit.cancelled_caught}"
 
     async def ask(event, go_on):
-        return RequestApproval("Why?") if event.execution.tool.name == "add" else await go_on()
+        execution = event.execution
+        if execution.tool.name != "add":
+            return await go_on()
+        return RequestApproval("Why?", subject=execution.context.call_id)  # so that both are asked for at once
 
     seconds = iter([100, 300])
 

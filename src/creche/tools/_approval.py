@@ -13,7 +13,6 @@ Rule 5: guards come first, and again after the wait: nobody can allow what a gua
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Literal, cast, get_args
-from weakref import WeakValueDictionary
 
 import attrs
 import trio
@@ -23,6 +22,7 @@ from creche.prompt import AgentView
 from creche.scope import Derivation, Level, Registration, Registry, ScopeKey
 from creche.session import ApprovalDecided, ApprovalRequested, Decision, Lasting, SessionLog
 
+from ._context import CallStep
 from ._stages import Execution, RequestApproval, ToolOutcome, failure
 from ._tool import is_async
 
@@ -129,8 +129,7 @@ async def seek_approval(
     with execution.context._waiting_for_approval():
         if log is None:
             return await _ask(registry, scope, request, decided)
-        turn = _TURNS.setdefault((log, request.tool, subject), trio.StrictFIFOLock())
-        async with turn:
+        async with _turn(execution.context.step, request.tool, subject):
             await trio.lowlevel.checkpoint_if_cancelled()  # a call that was cancelled meanwhile may be over in the log
             if (request.tool, subject) in log.allowed:
                 return None
@@ -142,8 +141,10 @@ async def seek_approval(
                 decided.close(log)
 
 
-_TURNS: WeakValueDictionary[tuple[SessionLog, str, str], trio.StrictFIFOLock] = WeakValueDictionary()
-"""Whose turn it is to ask, of the calls of an agent for a tool and a subject. Each is here as long as a call has it."""
+def _turn(step: CallStep | None, tool: str, subject: str) -> trio.StrictFIFOLock:
+    """Return the lock that says whose turn it is to ask: calls of one agent that overlap are of one step."""
+    lock = trio.StrictFIFOLock()
+    return lock if step is None else step.approvals.setdefault((tool, subject), lock)
 
 
 @attrs.define(eq=False, kw_only=True)

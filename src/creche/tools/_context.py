@@ -64,6 +64,10 @@ class CallStep:
     """Names of the tools that its prompt described to programs; ``None`` when there was no prompt."""
     counts: dict[str, int] = attrs.field(factory=dict[str, int])
     """How often the agent has called each tool; added to, in the model's order."""
+    approvals: dict[tuple[str, str], trio.StrictFIFOLock] = attrs.field(
+        factory=dict[tuple[str, str], trio.StrictFIFOLock], repr=False
+    )
+    """Whose turn it is to ask for an approval, by tool and subject."""
     checkpoint: Callable[[], Awaitable[None]] = _nothing
     """Awaited before a body begins: its record is durable by then."""
 

@@ -297,6 +297,13 @@ async def test_a_key_that_a_server_repeats_is_not_told(open_mock, ask, caplog):
     assert KEY not in repr(model)
 
 
+async def test_a_placeholder_for_a_key_takes_no_words_apart(open_mock, ask):
+    async with open_mock(status(401, "no model at all"), api_key="a") as (_, model):
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+    assert "no model at all" in str(caught.value)
+
+
 @pytest.mark.parametrize("nothing", [[say()], [think("hm")], [say(" ")]], ids=["nothing", "reasoning", "a blank"])
 async def test_an_empty_answer_is_tried_again(nothing, open_lead):
     async with open_lead(nothing, [say("Yes.")]) as (_, lead):

@@ -41,6 +41,9 @@ _LONGEST_EVENT = 64 * 1024 * 1024
 _SHOWN = 300
 _LOOKED_AT = 4096  # characters of what a provider says, for its meaning and for a key in it
 _ERROR_BYTES = 65_536
+_SHORTEST_KEY = (
+    8  # characters; a shorter one is the placeholder of a local server, and taking it out would take words apart
+)
 _ERROR_SECONDS = 5.0
 _FIRST_REDIRECT, _FIRST_ERROR = 300, 400
 _KEPT_ALIVE = 100
@@ -138,7 +141,7 @@ class Connection:
         """Return an error that says who, what, and what to do about it, and names no key."""
         shown = " ".join(text[:_LOOKED_AT].split())
         for key in self._clients:
-            if key != NO_KEY:
+            if key != NO_KEY and len(key) >= _SHORTEST_KEY:
                 shown = shown.replace(key, "***")
         if len(shown) > _SHOWN:
             shown = shown[:_SHOWN] + "..."
