@@ -94,8 +94,61 @@ async def test_what_is_written_to_the_files_1_and_2_is_printed(run):
 
 async def test_a_call_that_is_not_awaited_is_warned_of(run):
     printed = []
-    await run(a_program("tools.echo(a=1)", emit=printed.append))
-    assert "coroutine 'tools['echo']' was never awaited" in "".join(printed)
+    await run(a_program("\ntools.echo(a=1)", emit=printed.append))
+    assert "".join(printed) == "RuntimeWarning: coroutine 'tools['echo']' was never awaited (line 2)\n"
+
+
+async def test_a_warning_of_a_library_says_where(run):
+    printed = []
+    source = "import warnings\nwarnings.warn_explicit('old', UserWarning, '/a/file.py', 7)"
+    await run(a_program(source, emit=printed.append))
+    assert "".join(printed) == "/a/file.py:7: UserWarning: old\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "failure", "message"),
+    [
+        (
+            "return tools.echo(a=1)",
+            "invalid_output",
+            "TypeError: Object of type coroutine is not JSON serializable; did you forget `await`?",
+        ),
+        (
+            "return tools.echo(a=1)['a']",
+            "exception",
+            "TypeError: 'coroutine' object is not subscriptable (line 1); did you forget `await`?",
+        ),
+        (
+            "await tools.echo(a=tools.echo())",
+            "exception",
+            "TypeError: an argument of tools['echo'] is no JSON: Object of type coroutine is not JSON serializable "
+            "(line 1); did you forget `await`?",
+        ),
+        (
+            "return 'a' + tools.echo()",
+            "exception",
+            'TypeError: can only concatenate str (not "coroutine") to str (line 1); did you forget `await`?',
+        ),
+        (
+            "import json\nreturn json.loads(tools.echo())",
+            "exception",
+            "TypeError: the JSON object must be str, bytes or bytearray, not coroutine (line 2); did you forget `await`?",
+        ),
+        (
+            "return tools.echo().a",
+            "exception",
+            "AttributeError: 'coroutine' object has no attribute 'a' (line 1); did you forget `await`?",
+        ),
+        (
+            "import asyncio\nreturn await asyncio.gather(tools.echo)",
+            "exception",
+            "TypeError: An asyncio.Future, a coroutine or an awaitable is required (line 2)",
+        ),
+        ("raise ValueError('not coroutine')", "exception", "ValueError: not coroutine (line 1)"),
+    ],
+)
+async def test_a_forgotten_await_is_hinted_at(run, source, failure, message):
+    assert await run(a_program(source)) == ProgramEnd(failure=failure, message=message)
 
 
 async def test_the_error_of_a_tool_names_it(run):
@@ -236,7 +289,16 @@ async def test_what_is_nested_too_deeply_raises_or_is_no_value(run):
     end = await run(a_program(f"{source}await tools.echo(a=nested)"))
     sentence = "an argument of tools['echo'] is no JSON: it is nested more than 198 deep"
     assert end == ProgramEnd(failure="exception", message=f"ValueError: {sentence} (line 4)")
-    assert (await run(a_program("return '[' * 5000"))).failure is None
+    for text in ("'[' * 5000", "'\\\\' * 3 + '[' * 5000", "'[\"' * 5000", "['\\\\', '\"[' * 5000, '']"):
+        assert (await run(a_program(f"return {text}"))).failure is None
+
+
+async def test_looking_at_a_text_that_means_harm_takes_neither_long_nor_memory(run):
+    """Rule: linear, as everything that looks through a text."""
+    end = await run(
+        a_program("return ['\"' * 1_000_000, '[\\\\\"' * 300_000]", seconds=1, memory=50_000_000, output=10**7)
+    )
+    assert end.failure is None, end
 
 
 async def test_a_program_that_sends_out_of_band_data_ends(run):

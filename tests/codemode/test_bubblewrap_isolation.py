@@ -295,7 +295,7 @@ async def test_it_has_no_privilege_and_gets_none(value_of):
 
 
 async def test_limits_cannot_be_raised(message_of):
-    for limit in ("AS", "CPU", "FSIZE", "NOFILE", "CORE"):
+    for limit in ("AS", "CPU", "FSIZE", "NOFILE", "CORE", "NPROC", "SIGPENDING"):
         source = f"import resource\nresource.setrlimit(resource.RLIMIT_{limit}, (1 << 40, 1 << 40))"
         assert (await message_of(source)).startswith(
             ("ValueError: not allowed to raise maximum limit", "PermissionError")
@@ -331,6 +331,40 @@ while True:
 """
     end = await run(a_program(source))
     assert end == ProgramEnd(failure="exception", message="RuntimeError: can't start new thread (line 6)")
+
+
+THREADS = """
+import threading, time
+threading.stack_size(1 << 16)
+try:
+    for number in range(100):
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+except RuntimeError:
+    pass
+return len(threading.enumerate())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the kernel does not limit the threads of a user who is root outside")
+async def test_threads_are_limited_by_number(value_of):
+    assert 32 < await value_of(THREADS, memory=8 * 1024**3) < 64
+
+
+async def test_signals_that_wait_are_limited(value_of):
+    source = f"""
+{LIBC}
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+return sum(libc.sigqueue(os.getpid(), 40, None) == 0 for _ in range(1000))
+"""
+    assert await value_of(source) <= 64
+
+
+def test_a_lower_limit_of_who_runs_us_stays():
+    before = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))"
+    source = "import resource\nprint(resource.getrlimit(resource.RLIMIT_FSIZE))"
+    with start_host(source, ends=False, before=before) as host:
+        assert host.communicate()[0] == f"({1 << 20}, {1 << 20})\n"
 
 
 async def test_threads_work(value_of):
@@ -471,7 +505,7 @@ def children_of_this_thread():
     return Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
 
 
-def start_host(source, *, ends):
+def start_host(source, *, ends, before=""):
     """Start a process that serves the runtime and runs a program; it may end itself when that prints."""
-    text = HOST.format(source=source, ends=ends)
+    text = f"{before}\n{HOST.format(source=source, ends=ends)}"
     return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
