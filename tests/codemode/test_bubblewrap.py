@@ -1,14 +1,18 @@
 """Programs in bubblewrap: the contract of the seam, and what is this runtime's own."""
 
+import errno
 import json
 import os
+import resource
 import socket
 import struct
 import sys
 import tracemalloc
 import types
+from contextlib import suppress
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -121,8 +125,10 @@ async def test_a_warning_of_a_library_says_where(run):
         (
             "await tools.echo(a=tools.echo())",
             "exception",
-            "TypeError: an argument of tools['echo'] is no JSON: Object of type coroutine is not JSON serializable "
-            "(line 1); did you forget `await`?",
+            (
+                "TypeError: an argument of tools['echo'] is no JSON: Object of type coroutine is not JSON serializable "
+                "(line 1); did you forget `await`?"
+            ),
         ),
         (
             "return 'a' + tools.echo()",
@@ -494,6 +500,48 @@ async def test_a_start_can_be_cancelled():
     assert children_of(os.getpid()) == before
 
 
+@pytest.mark.parametrize("failing", [0, 1], ids=["of bubblewrap", "of process 1"])
+async def test_a_start_without_a_handle_of_a_process_is_told_and_leaves_nothing(monkeypatch, tmp_path, failing):
+    layout = make_layout(None, sys.executable, ())
+    marked = attrs.evolve(layout, command=(*layout.command, "--setenv", "MARK", str(tmp_path)))
+    answers = [os.pidfd_open] * failing
+
+    def open_or_fail(process):
+        if not answers:
+            while not (failing or children_of(process)):
+                pass  # until there is more than one to be left
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+        return answers.pop()(process)
+
+    monkeypatch.setattr(os, "pidfd_open", open_or_fail)
+    before = files_and_children()
+    with pytest.raises(PluginError) as caught:
+        await run_sandbox(marked)
+    assert str(caught.value) == "bubblewrap cannot be started: [Errno 23] Too many open files in system"
+    assert files_and_children() == before
+    assert not processes_with(str(tmp_path))
+
+
+async def test_a_start_with_too_few_files_is_told_and_leaves_nothing():
+    layout = make_layout(None, sys.executable, ())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = files_and_children()
+    said = set()
+    for most in sorted(set(range(soft)) - before[0])[:30]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        try:
+            with trio.CancelScope() as scope:
+                await run_sandbox(layout, task_status=types.SimpleNamespace(started=lambda sandbox: scope.cancel()))
+            break
+        except PluginError as error:
+            said.add(str(error))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert files_and_children() == before
+    assert scope.cancelled_caught
+    assert said == {"bubblewrap cannot be started: [Errno 24] Too many open files"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -591,6 +639,23 @@ def result_of(steps, number, architecture, arguments):
                 at += if_so if loaded >= value else if_not
             case 0x45:
                 at += if_so if loaded & value else if_not
+
+
+def files_and_children():
+    """Return the files that this process has open, and its children."""
+    with os.scandir("/proc/self/fd") as found:
+        files = {int(each.name) for each in found if os.path.exists(each.path)}
+    return files, children_of(os.getpid())
+
+
+def processes_with(word):
+    """Return the processes that were started with a word."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            if word in path.read_text():
+                found.add(path.parent.name)
+    return found
 
 
 def children_of(parent):

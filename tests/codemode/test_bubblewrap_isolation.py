@@ -132,6 +132,15 @@ return written
     assert stat.S_IMODE(os.stat("/dev/null").st_mode) == 0o666
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="there are no devices where root runs it")
+async def test_devices_can_be_used(value_of):
+    source = """
+with open("/dev/null", "r+b", buffering=0) as nothing, open("/dev/zero", "rb", buffering=0) as zeros:
+    return [nothing.write(b"x"), nothing.read(1).decode(), zeros.read(1).hex()]
+"""
+    assert await value_of(source) == [1, "", "00"]
+
+
 async def test_tmp_is_its_own_and_of_limited_size(run, value_of):
     assert await value_of("open('/tmp/file', 'w').close()\nimport os\nreturn os.listdir('/tmp')") == ["file"]
     assert await value_of("import os\nreturn os.listdir('/tmp')") == []
@@ -485,6 +494,14 @@ async def test_it_is_started_in_the_thread_of_trio(run):
     """Rule: the kernel ends a sandbox together with the thread that started it, and worker threads end when idle."""
     await trio.testing.wait_all_tasks_blocked()
     assert children_of_this_thread()
+
+
+async def test_ctrl_c_on_a_terminal_does_not_reach_it(run):
+    """Rule: what ends a sandbox is we, after what is to be said of it."""
+    await trio.testing.wait_all_tasks_blocked()
+    groups = {os.getpgid(int(child)) for child in children_of_this_thread()}
+    assert groups
+    assert os.getpgrp() not in groups
 
 
 def processes_in(namespace):

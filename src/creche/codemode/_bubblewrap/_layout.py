@@ -41,7 +41,8 @@ _ISOLATED = (
     *("--proc", "/proc", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1", "--remount-ro", "/proc"),
 )
 
-# Not `--dev`: it has a /dev/shm that takes any amount of memory.
+# Not `--dev`: it has a /dev/shm that takes any amount of memory. And not read-only: bubblewrap's `--remount-ro` has the
+# kernel refuse to open a device at all. What a user may change of them, as their times to now, a program may, too.
 _DEVICES = tuple(
     word
     for device in ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")

@@ -11,7 +11,8 @@ import os
 import signal
 import socket
 import subprocess
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 
 import attrs
@@ -81,8 +82,15 @@ class Sandbox:
                 await trio.lowlevel.wait_readable(information)
                 told += (data := information.read(_LONGEST_ANSWER))
                 is_open = bool(data)
-        with suppress(ValueError, KeyError, ProcessLookupError):  # it has ended, and says why on its output
+        try:
             self._inside = os.pidfd_open(json.loads(told)["child-pid"])
+        except (ValueError, KeyError, ProcessLookupError):
+            return  # it has ended, and says why on its output
+        except OSError:
+            # Without a handle, nothing can be killed for certain. But the interpreter ends when nobody is there.
+            self.channel.shutdown(socket.SHUT_RDWR)
+            await trio.lowlevel.wait_readable(self._outside)
+            raise
 
     async def _check_ready(self) -> None:
         await trio.lowlevel.wait_readable(self.channel)
@@ -120,21 +128,28 @@ async def run_sandbox(layout: Layout, *, task_status: trio.TaskStatus[Sandbox] =
     Raises:
       PluginError: It did not start.
     """
-    try:
+    with _starting():
         sandbox, information = _spawn(layout)
-    except OSError as error:
-        raise PluginError(f"bubblewrap cannot be started: {error}") from error
     try:
-        # Until process 1 is known, nothing can be killed for certain; this takes milliseconds.
-        with trio.CancelScope(shield=True):
-            await sandbox._start(information)
-        await sandbox._check_ready()
+        with _starting():
+            # Until process 1 is known, nothing can be killed for certain; this takes milliseconds.
+            with trio.CancelScope(shield=True):
+                await sandbox._start(information)
+            await sandbox._check_ready()
         task_status.started(sandbox)
         await trio.lowlevel.wait_readable(sandbox._outside)
     finally:
         sandbox.kill()
         with trio.CancelScope(shield=True):
             await sandbox._reap()
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # such as too many open files
+        raise PluginError(f"bubblewrap cannot be started: {error}") from error
 
 
 def _spawn(layout: Layout) -> tuple[Sandbox, FileIO]:
@@ -152,6 +167,8 @@ def _spawn(layout: Layout) -> tuple[Sandbox, FileIO]:
         nothing, nothing_end = _open_pipe(theirs, theirs)
         nothing_end.close()
         passed = (channel_end.fileno(), information_end.fileno(), allowed_end.fileno())
+        channel.setblocking(False)
+        os.set_blocking(output.fileno(), False)
         options = ("--info-fd", str(passed[1]), "--seccomp", str(passed[2]), "--")
         bubblewrap = subprocess.Popen(
             [*layout.command, *options, *layout.interpreter, str(passed[0])],
@@ -160,11 +177,12 @@ def _spawn(layout: Layout) -> tuple[Sandbox, FileIO]:
             stderr=output_end.fileno(),
             pass_fds=passed,
             env={},  # process 1 is a copy of bubblewrap, and shows what that was given
+            start_new_session=True,  # a terminal's Ctrl-C is for us, who then end it
         )
+        theirs.close()
+        # Killed while it starts, it would leave an orphan. So if something fails here, what it starts finds nobody there.
         ours.callback(bubblewrap.wait)
-        ours.callback(bubblewrap.kill)
-        channel.setblocking(False)
-        os.set_blocking(output.fileno(), False)
+        ours.callback(channel.close)
         sandbox = Sandbox(bubblewrap, os.pidfd_open(bubblewrap.pid), channel, output, layout.packages)
         ours.pop_all()
         return sandbox, information
