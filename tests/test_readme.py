@@ -34,15 +34,3 @@ def test_there_are_two_commands() -> None:
         "pip install '.[cli]' && creche demo .",
         "pip install -e '.[test]' && pytest",
     ]
-
-
-def test_every_link_into_the_repository_leads_somewhere() -> None:
-    root = README.parent
-    pages = [README, *sorted((root / "docs").rglob("*.md"))]
-    broken = [
-        f"{page.relative_to(root)}: {target}"
-        for page in pages
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
-        if "://" not in target and not (page.parent / target).exists()
-    ]
-    assert not broken

@@ -1,0 +1,23 @@
+"""Pages drawn from the code are the ones that the code draws now, and every link leads somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+from doc_pages import DOCS, PAGES
+
+ROOT = DOCS.parent
+MARKDOWN = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_drawn_from_the_code_is_up_to_date(name):
+    """Rule: ``python docs/_make/doc_pages.py`` has been run."""
+    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name]()
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_into_the_repository_leads_somewhere(page):
+    """Rule: on GitHub too, where a page stands for itself."""
+    targets = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if "://" not in target and not Path(page.parent, target).exists()] == []
