@@ -5,12 +5,15 @@
 
 import importlib
 import inspect
-import pkgutil
+import io
+import re
 from pathlib import Path
 
 import attrs
+from cyclopts import App
+from doc_names import ROOMS
+from rich.console import Console
 
-import creche
 from creche.scope import Notification, Operation, result_type_of
 from creche.session import KINDS
 
@@ -68,13 +71,31 @@ def decisions_page() -> str:
     )
 
 
+def cli_page() -> str:
+    """Return what each command says with ``--help``."""
+    from creche.cli._app import app
+
+    commands = [[]] + [[name] for name in sorted(app) if not name.startswith("-")]
+    parts = [f"## {' '.join(['creche', *command])}\n\n```text\n{_help_of(app, command)}\n```\n" for command in commands]
+    return (
+        "# The command line\n\n"
+        "What each command says with `--help`; [how to ask a real model](../how-to/ask-a-real-model.md) shows them at "
+        "work.\n\n" + "\n".join(parts) + "\n## From Python\n\n::: creche.cli.main\n"
+    )
+
+
+def _help_of(app: App, command: list[str]) -> str:
+    told = io.StringIO()
+    app.help_print(command, console=Console(file=told, width=88, color_system=None, force_terminal=False))
+    lines = [line.rstrip() for line in told.getvalue().strip().splitlines()]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+
+
 def event_classes() -> list[type]:
     """Return the public classes of events, by wire name."""
     found: dict[str, type] = {}
-    for module in pkgutil.walk_packages(creche.__path__, "creche."):
-        if module.name.rpartition(".")[2].startswith("_"):
-            continue
-        for _, value in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+    for room in ROOMS:
+        for _, value in inspect.getmembers(importlib.import_module(room), inspect.isclass):
             if issubclass(value, Notification | Operation) and value not in (Notification, Operation):
                 found[value.wire_name] = value
     return [found[name] for name in sorted(found)]
@@ -88,6 +109,7 @@ def summary(cls: type) -> str:
 PAGES = {
     "reference/records.md": records_page,
     "reference/events.md": events_page,
+    "reference/cli.md": cli_page,
     "explanation/decisions/index.md": decisions_page,
 }
 

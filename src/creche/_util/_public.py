@@ -59,9 +59,7 @@ class NoPublicConstructor(ABCMeta):
         return instance
 
 
-if typing.TYPE_CHECKING:
-    from typing import final
-else:
+if not typing.TYPE_CHECKING:
 
     def final(cls: type[T]) -> type[T]:
         """Mark a class as final, for type checkers and at run time: subclassing it is a `TypeError`.
@@ -78,3 +76,5 @@ else:
 
         cls.__init_subclass__ = classmethod(refuse)
         return typing.final(cls)
+else:
+    from typing import final

@@ -88,7 +88,7 @@ class MemoryJournal:
 class MemoryStore:
     """Keeps logs in memory alone."""
 
-    def open_journal(self, root: SessionHeader, /) -> "_OpenMemory":
+    def open_journal(self, root: SessionHeader, /) -> AbstractAsyncContextManager[MemoryJournal]:
         """Open nothing."""
         return _OPEN_MEMORY
 
