@@ -178,7 +178,7 @@ async def test_what_this_version_does_not_count_is_refused():
     with pytest.raises(UnsupportedCapabilityError) as caught:
         async with open_host(prices={}):
             raise AssertionError
-    assert str(caught.value) == "open_host(prices=...): costs are not counted by this version of creche"
+    assert str(caught.value) == "open_host(prices=...): costs are not counted by this version of creche; leave it out"
 
 
 async def test_a_plugin_that_does_not_start_comes_out_as_itself_and_takes_the_earlier_ones_along():
@@ -450,7 +450,7 @@ async def test_an_agent_that_was_opened_with_a_block_ends_with_that():
     async with open_host(model=FunctionModel(hello)) as host, host.open_agent(AgentSpec("lead")) as lead:
         with pytest.raises(AgentError) as caught:
             await lead.aclose()
-        assert str(caught.value) == "agent 'lead' was opened with a block and ends with it"
+        assert str(caught.value) == "agent 'lead' was opened with a block and ends with it; leave the block"
 
 
 async def test_closing_an_agent_ends_its_turn_and_its_children(autojump_clock):
@@ -474,7 +474,7 @@ async def test_closing_an_agent_ends_its_turn_and_its_children(autojump_clock):
         with assert_no_leaks(host):
             await lead.aclose()
         assert str(delivery.result.error) == "turn 1 of agent 'lead' was cancelled (closed)"
-        assert str(waiting.result.error) == "agent 'lead' does not run any more"
+        assert str(waiting.result.error) == "agent 'lead' does not run any more; open another one"
         for agent in (lead, child):
             check_log(agent.session)
         assert child.session.records("turn/end")[0].data.detail == "parent"

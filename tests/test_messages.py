@@ -205,8 +205,8 @@ def test_the_order_of_keys_is_the_authors():
     ("parameters", "message"),
     [
         ("nope", "'nope' is not a JSON Schema: Expecting value: line 1 column 1 (char 0)"),
-        ("[1]", "'[1]' is not the JSON Schema of an object"),
-        ("true", "'true' is not the JSON Schema of an object"),
+        ("[1]", "'[1]' is not the JSON Schema of an object; give a dict, or its JSON text"),
+        ("true", "'true' is not the JSON Schema of an object; give a dict, or its JSON text"),
         ({"a": {1}}, "{'a': {1}} is not a JSON Schema: Object of type set is not JSON serializable"),
         (5, "5 is not a JSON Schema: 'int' object is not iterable"),
     ],

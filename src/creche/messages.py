@@ -312,7 +312,7 @@ def schema_text(parameters: str | Mapping[str, object]) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{_shown(parameters)} is not a JSON Schema: {error}") from error
     if not text.startswith("{"):
-        raise ValueError(f"{_shown(parameters)} is not the JSON Schema of an object")
+        raise ValueError(f"{_shown(parameters)} is not the JSON Schema of an object; give a dict, or its JSON text")
     return text
 
 

@@ -59,7 +59,7 @@ def test_a_final_class_refuses_a_subclass():
     with pytest.raises(TypeError) as caught:
         type("Sub", (Leaf,), {})
     assert str(caught.value) == (
-        f"{__name__}.test_a_final_class_refuses_a_subclass.<locals>.Leaf is final, Sub cannot subclass it"
+        f"{__name__}.test_a_final_class_refuses_a_subclass.<locals>.Leaf is final, Sub cannot subclass it; hold one instead"
     )
     assert Leaf.__final__ is True
 
@@ -103,7 +103,7 @@ class Handle(metaclass=NoPublicConstructor):
 def test_a_handle_with_slots_is_made_by_create_alone():
     with pytest.raises(TypeError) as caught:
         Handle("a")
-    assert str(caught.value) == f"{__name__}.Handle has no public constructor"
+    assert str(caught.value) == f"{__name__}.Handle has no public constructor; call what opens or returns one"
     handle = Handle._create("a", size=2)
     assert (handle.name, handle.size, handle.described()) == ("a", 2, "Handle a")
     assert type(handle) is Handle
@@ -115,7 +115,7 @@ def test_a_handle_with_slots_keeps_its_slots():
 
 
 def test_a_handle_with_slots_is_final():
-    with pytest.raises(TypeError, match=r"Handle is final, Sub cannot subclass it"):
+    with pytest.raises(TypeError, match=r"Handle is final, Sub cannot subclass it; hold one instead"):
         NoPublicConstructor("Sub", (Handle,), {})
 
 

@@ -432,7 +432,7 @@ async def test_a_closed_agent_is_not_asked(lead):
     async with lead(echo) as opened:
         pass
     agent = opened.agent
-    sentence = "agent 'lead' does not run any more"
+    sentence = "agent 'lead' does not run any more; open another one"
     for how in (agent.send, agent.steer, agent.inject):
         with pytest.raises(AgentClosedError) as caught:
             how("hello")
@@ -508,7 +508,9 @@ async def test_an_agent_is_not_waited_for_to_be_idle_in_its_own_turn():
     model = FunctionModel(lambda request: [say(request.last_tool_text)] if request.last_tool_text else [call("wait")])
     async with open_host(model=model) as host, host.open_agent(AgentSpec("lead", tools=[wait])) as lead:
         reply = await lead.ask("go")
-        assert reply.text == ("Error: agent 'lead' is never idle within its own turn, so waiting for that has no end")
+        assert reply.text == (
+            "Error: agent 'lead' is never idle within its own turn, so waiting for that has no end; wait from outside of the turn"
+        )
 
 
 class Fake:

@@ -39,7 +39,7 @@ async def test_who_waits_in_the_inbox_of_an_agent_that_closes_is_told_so(lead, g
             await trio.testing.wait_all_tasks_blocked()
     assert told == {
         "first": "turn 1 of agent 'lead' was cancelled (closed)",
-        "second": "agent 'lead' does not run any more",
+        "second": "agent 'lead' does not run any more; open another one",
     }
     check_log(agent.session)
 
@@ -163,7 +163,7 @@ async def test_an_agent_with_a_block_ends_with_that(lead):
     async with lead(hello) as opened:
         with pytest.raises(AgentError) as caught:
             await opened.agent.aclose()
-        assert str(caught.value) == "agent 'lead' was opened with a block and ends with it"
+        assert str(caught.value) == "agent 'lead' was opened with a block and ends with it; leave the block"
         assert (await opened.agent.ask("hello")).text == "hi"
     with trio.testing.assert_checkpoints():
         await opened.agent.aclose()
@@ -342,7 +342,7 @@ async def test_a_follow_up_sent_the_moment_a_subagent_has_answered_is_read_or_re
         await trio.sleep(0.5)
         (child,) = opened.agent.children
         await follow_up()
-    assert told == (["hi"] * 3 if waits else ["hi", "agent 'lead/spawn-1' does not run any more"])
+    assert told == (["hi"] * 3 if waits else ["hi", "agent 'lead/spawn-1' does not run any more; open another one"])
 
 
 async def test_a_subagent_that_has_read_all_ends_what_was_started_below_it_from_elsewhere(lead):

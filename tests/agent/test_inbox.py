@@ -229,7 +229,7 @@ async def test_what_was_never_read_is_dropped_when_the_agent_closes(lead, gate):
     for delivery in waiting:
         with pytest.raises(AgentClosedError) as caught:
             await delivery.reply()
-        assert str(caught.value) == "agent 'lead' does not run any more"
+        assert str(caught.value) == "agent 'lead' does not run any more; open another one"
     assert first.claimed
 
 

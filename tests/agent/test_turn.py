@@ -251,7 +251,10 @@ async def test_turns_run_one_at_a_time(lead, gate):
         await gate.reached.wait()
         with pytest.raises(AgentError) as caught:
             await run_turn(opened.agent)
-        assert str(caught.value) == "turn 1 of agent 'lead' is open, and turns run one at a time"
+        assert (
+            str(caught.value)
+            == "turn 1 of agent 'lead' is open, and turns run one at a time; send() puts a message behind it"
+        )
         gate.opened.set()
         assert (await delivery.reply()).text == "HELLO"
 

@@ -519,18 +519,21 @@ async def test_a_tool_order_where_there_are_no_tools(pen, see):
 async def test_two_providers_of_one_tool_fail_and_both_are_named(make_pen, see, scopes):
     make_pen("one").add(offering("read"))
     make_pen("two", scopes.ada).add(offering("read"))
-    assert await refusal(see, scopes.ada) == "tool 'read' is offered by 'one' and by 'two'"
+    assert await refusal(see, scopes.ada) == "tool 'read' is offered by 'one' and by 'two'; rename one of them"
     assert names((await see(scopes.ben)).tools) == ["read"]
 
 
 async def test_one_provider_of_two_tools_of_one_name_fails(pen, see):
     pen.add(offering("read", "read"))
-    assert await refusal(see) == "tool 'read' is offered by 'host' and by 'host'"
+    assert await refusal(see) == "tool 'read' is offered by 'host' and by 'host'; rename one of them"
 
 
 async def test_a_tool_of_the_reserved_name_is_refused(pen, see):
     pen.add(offering(UNLISTED_TOOLS))
-    assert await refusal(see) == "'host' offers a tool named '<unlisted-tools>', which is reserved for tool orders"
+    assert (
+        await refusal(see)
+        == "'host' offers a tool named '<unlisted-tools>', which is reserved for tool orders; rename it"
+    )
 
 
 async def test_a_wrapper_sees_the_tools_in_order(pen, see):

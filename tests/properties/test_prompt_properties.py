@@ -171,10 +171,12 @@ class Plain:
             for name in fact.names:
                 if name == UNLISTED_TOOLS:
                     raise RefusedError(
-                        f"{fact.owner!r} offers a tool named {name!r}, which is reserved for tool orders"
+                        f"{fact.owner!r} offers a tool named {name!r}, which is reserved for tool orders; rename it"
                     )
                 if name in owners:
-                    raise RefusedError(f"tool {name!r} is offered by {owners[name]!r} and by {fact.owner!r}")
+                    raise RefusedError(
+                        f"tool {name!r} is offered by {owners[name]!r} and by {fact.owner!r}; rename one of them"
+                    )
                 owners[name] = fact.owner
         order = self.nearest("order")
         if not order:

@@ -15,7 +15,7 @@ def test_a_key_is_its_own_identity_and_its_label_is_for_messages():
 
 
 def test_a_key_cannot_be_subclassed():
-    with pytest.raises(TypeError, match=r"^creche.scope.ScopeKey is final, Sub cannot subclass it$"):
+    with pytest.raises(TypeError, match=r"^creche.scope.ScopeKey is final, Sub cannot subclass it; hold one instead$"):
         type("Sub", (ScopeKey,), {})
 
 
@@ -94,7 +94,9 @@ def test_rebinding_to_the_same_parent_changes_nothing():
 
 
 def test_a_binding_has_no_public_constructor():
-    with pytest.raises(TypeError, match=r"^creche.scope.ScopeParentBinding has no public constructor$"):
+    with pytest.raises(
+        TypeError, match=r"^creche.scope.ScopeParentBinding has no public constructor; call what opens or returns one$"
+    ):
         ScopeParentBinding(ScopeKey())
 
 

@@ -80,7 +80,10 @@ def test_an_entry_carries_its_owner_its_scope_and_its_place(pen, make_pen):
 
 def test_registrars_and_registrations_have_no_public_constructor(registry):
     for handle in (Registrar, Registration):
-        with pytest.raises(TypeError, match=f"^creche.scope.{handle.__name__} has no public constructor$"):
+        with pytest.raises(
+            TypeError,
+            match=f"^creche.scope.{handle.__name__} has no public constructor; call what opens or returns one$",
+        ):
             handle(registry, Owner("x"), None)
 
 

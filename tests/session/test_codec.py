@@ -186,7 +186,7 @@ def message_line(message):
         ),
         (
             line_with(kind='"request/header"', data=f'{{"reason":"initial","head":{HEAD_WITH_A_BAD_TOOL}}}'),
-            "data.head.tools[0]: '[]' is not the JSON Schema of an object",
+            "data.head.tools[0]: '[]' is not the JSON Schema of an object; give a dict, or its JSON text",
         ),
         (b'{"session":{"id":"s1","path":"lead"}}', "session.created: is missing"),
         (b'{"session":{"id":"s1","path":"lead","created":0},"s":1}', "a session's line has one key, found session, s"),

@@ -67,7 +67,7 @@ def test_a_shelf_without_items_of_its_own_gives_the_view_it_was_made_from():
 def test_a_position_outside_of_the_view_is_named(forked, position):
     with pytest.raises(IndexError) as caught:
         forked.view()[position]
-    assert str(caught.value) == f"position {position} of 6"
+    assert str(caught.value) == f"there is no position {position} in a view of 6"
 
 
 def test_forks_of_forks_of_forks_read_without_recursion():

@@ -136,7 +136,7 @@ def test_a_fold_from_scratch_agrees(log, say):
         ((99, 3), "record 99 is not on the surface, so nothing can take its place"),
         ((-1, 3), "record -1 is not on the surface, so nothing can take its place"),
         ((11, 11), "record 11 is not on the surface, so nothing can take its place"),
-        ((5, 3), "record 5 stands after record 3 on the surface"),
+        ((5, 3), "record 5 stands after record 3 on the surface; give the earlier one first"),
     ],
     ids=["not of the surface", "end not of the surface", "unknown", "negative", "itself", "backwards"],
 )

@@ -121,7 +121,10 @@ async def test_what_a_provider_lacks_is_refused_before_any_code_of_it_runs(check
         request = SubagentRequest(lead, prompt="A task.", name="child", **options)
         with pytest.raises(UnsupportedCapabilityError) as caught:
             await run_subagent("remote", request)
-        assert str(caught.value) == f"subagent provider 'remote' does not offer {named}="
+        assert (
+            str(caught.value)
+            == f"subagent provider 'remote' does not offer {named}=; leave it out, or name another provider"
+        )
         assert run.requests == []
         for other, (accepted, _) in CAPABILITIES.items():
             if other != missing:

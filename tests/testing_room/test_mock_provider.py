@@ -801,7 +801,9 @@ async def test_quiet_is_at_once_where_nothing_is_under_way():
 
 
 async def test_a_provider_is_made_by_opening_it():
-    with pytest.raises(TypeError, match=r"^creche\.testing\.MockProvider has no public constructor$"):
+    with pytest.raises(
+        TypeError, match=r"^creche\.testing\.MockProvider has no public constructor; call what opens or returns one$"
+    ):
         MockProvider("http://127.0.0.1:1/v1")
 
 

@@ -51,7 +51,9 @@ class NoPublicConstructor(ABCMeta):
 
     def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
         """Refuse."""
-        raise TypeError(f"{cls.__module__}.{cls.__qualname__} has no public constructor")
+        raise TypeError(
+            f"{cls.__module__}.{cls.__qualname__} has no public constructor; call what opens or returns one"
+        )
 
     def _create(cls: type[T], *args: object, **kwargs: object) -> T:
         """Construct an instance, for the room that defines the class."""
@@ -72,7 +74,9 @@ if not typing.TYPE_CHECKING:
         """
 
         def refuse(subclass: type[object], **kwargs: object) -> NoReturn:
-            raise TypeError(f"{cls.__module__}.{cls.__qualname__} is final, {subclass.__qualname__} cannot subclass it")
+            raise TypeError(
+                f"{cls.__module__}.{cls.__qualname__} is final, {subclass.__qualname__} cannot subclass it; hold one instead"
+            )
 
         cls.__init_subclass__ = classmethod(refuse)
         return typing.final(cls)

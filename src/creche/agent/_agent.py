@@ -252,7 +252,10 @@ class Agent(metaclass=NoPublicConstructor):
           AgentError: It was called from within the agent's own turn, which would wait for itself.
         """
         if self._turn is not None and self._turn in turns_above.get():
-            raise AgentError(f"agent {self.path!r} is never idle within its own turn, so waiting for that has no end")
+            raise AgentError(
+                f"agent {self.path!r} is never idle within its own turn, so waiting for that has no end; "
+                "wait from outside of the turn"
+            )
         await trio.lowlevel.checkpoint()
         while self.is_busy or (self._inbox.has_work and not self._inbox.closed):
             await self._change()
@@ -290,7 +293,7 @@ class Agent(metaclass=NoPublicConstructor):
         if self._stop is not None:
             self._stop.cancel()
         elif not self._is_over:
-            raise AgentError(f"agent {self.path!r} was opened with a block and ends with it")
+            raise AgentError(f"agent {self.path!r} was opened with a block and ends with it; leave the block")
         await trio.lowlevel.checkpoint()
         while not self._is_over:
             await self._change()

@@ -194,4 +194,4 @@ class Inbox:
 
     def closed_error(self) -> AgentClosedError:
         """Return what is told to who comes too late."""
-        return AgentClosedError(f"agent {self._session.header.path!r} does not run any more")
+        return AgentClosedError(f"agent {self._session.header.path!r} does not run any more; open another one")

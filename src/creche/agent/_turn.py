@@ -149,7 +149,10 @@ async def run_turn(agent: "Agent") -> None:
       AgentError: A turn of the agent is open.
     """
     if agent._turn is not None:
-        raise AgentError(f"turn {agent._turn.number} of agent {agent.path!r} is open, and turns run one at a time")
+        raise AgentError(
+            f"turn {agent._turn.number} of agent {agent.path!r} is open, and turns run one at a time; "
+            "send() puts a message behind it"
+        )
     turn = agent._turn = Turn(agent.session.turn + 1)
     # What has ended is left out, so that agents that start each other do not keep each other alive.
     token = turns_above.set((*[each for each in turns_above.get() if not each.is_over], turn))

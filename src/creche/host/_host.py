@@ -364,7 +364,9 @@ async def open_host(
                   print((await lead.ask("Summarise this folder.")).text)
     """
     if prices is not None:
-        raise UnsupportedCapabilityError("open_host(prices=...): costs are not counted by this version of creche")
+        raise UnsupportedCapabilityError(
+            "open_host(prices=...): costs are not counted by this version of creche; leave it out"
+        )
     check_model_given(model, "open_host(model=)")
     plugins = as_all(Plugin, plugins, "plugins=", "a function that makes one is called, as in delegation()")
     presets = as_all(Preset, presets, "presets=", "write Preset(name, ...)")

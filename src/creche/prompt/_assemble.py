@@ -403,9 +403,11 @@ def _by_name(offered: tuple[ToolSchemas, ...], providers: tuple[_Source, ...]) -
         for schema in schemas.schemas:
             name = schema.name
             if name == UNLISTED_TOOLS:
-                raise PromptError(f"{owner!r} offers a tool named {name!r}, which is reserved for tool orders")
+                raise PromptError(
+                    f"{owner!r} offers a tool named {name!r}, which is reserved for tool orders; rename it"
+                )
             if name in by_name:
-                raise PromptError(f"tool {name!r} is offered by {owners[name]!r} and by {owner!r}")
+                raise PromptError(f"tool {name!r} is offered by {owners[name]!r} and by {owner!r}; rename one of them")
             by_name[name] = schema
             owners[name] = owner
     return by_name

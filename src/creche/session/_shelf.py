@@ -66,7 +66,7 @@ class ShelfView(Sequence[T]):  # noqa: PLW1641 - equal contents, so not hashable
             return tuple(self[each] for each in range(*index.indices(self._length)))
         position = index + self._length if index < 0 else index
         if not 0 <= position < self._length:
-            raise IndexError(f"position {index} of {self._length}")
+            raise IndexError(f"there is no position {index} in a view of {self._length}")
         shelf = self._shelf
         while position < shelf._shared:
             assert shelf._prefix is not None, "what is shared comes from a prefix"

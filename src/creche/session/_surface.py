@@ -97,7 +97,9 @@ class Surface:
             if seq not in places:
                 raise IllegalRecordError(f"record {seq} is not on the surface, so nothing can take its place")
         if places[start] > places[end]:
-            raise IllegalRecordError(f"record {start} stands after record {end} on the surface")
+            raise IllegalRecordError(
+                f"record {start} stands after record {end} on the surface; give the earlier one first"
+            )
         return tuple(nodes[places[start] : places[end] + 1])
 
     def check_replacement(self, data: object, shadowed: tuple[Record, ...]) -> None:

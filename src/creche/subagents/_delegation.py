@@ -69,7 +69,7 @@ def delegation_tool(provider: SubagentProvider) -> Tool:
 
     async def delegate(description: str, prompt: str, context: ToolContext) -> ToolOutcome:
         if not isinstance(context.agent, Agent):
-            raise ToolFailed("only an agent can delegate")
+            raise ToolFailed("only an agent can delegate; a program calls spawn() or fork()")
         name = f"{tool_name}-{context.number}"
         request = SubagentRequest(context.agent, prompt=prompt, name=name)
         return _report(name, await run_subagent(provider.name, request))

@@ -170,4 +170,6 @@ def _check_capabilities(provider: SubagentProvider, request: SubagentRequest) ->
     )
     for option, asked, has in needs:
         if asked and not has:
-            raise UnsupportedCapabilityError(f"subagent provider {provider.name!r} does not offer {option}=")
+            raise UnsupportedCapabilityError(
+                f"subagent provider {provider.name!r} does not offer {option}=; leave it out, or name another provider"
+            )

@@ -27,7 +27,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     path.write_bytes(b"PK")
     with pytest.raises(ModelError) as caught:
         find_weights(str(path), "local")
-    assert str(caught.value) == f"local: {str(path)!r} is not a GGUF file"
+    assert str(caught.value) == f"local: {str(path)!r} is not a GGUF file; give the path of one, or 'smollm2'"
     assert (caught.value.code, caught.value.retryable, caught.value.provider) == ("unknown-model", False, "local")
 
 

@@ -191,7 +191,9 @@ class Connection:
         request_id = headers.get("x-request-id") or headers.get("request-id")
         marks = f"HTTP {status}" + (f", request {request_id}" if request_id else "")
         if status < _FIRST_REDIRECT:
-            return self.error("malformed", f"the answer is packed as {headers.get('content-encoding')!r}, unasked")
+            return self.error(
+                "malformed", f"the answer came compressed as {headers.get('content-encoding')!r}, unasked"
+            )
         if status < _FIRST_ERROR:
             return self.error("no-endpoint", f"the endpoint has moved to {headers.get('location')!r} [{marks}]")
         kind, text = describe_error(answer.body)
@@ -389,4 +391,4 @@ def read_event(reader: Reader, event: "httpx2.ServerSentEvent | None", error: Ma
         return tuple(reader.end() if event is None else reader.feed(event.event, event.data))
     except SHAPE_ERRORS as wrong:
         what = "the end of the stream" if event is None else repr(event.data)
-        raise error("malformed", f"the protocol has no such thing ({wrong}): {what}") from None
+        raise error("malformed", f"this is not as the protocol has it ({wrong}): {what}") from None

@@ -52,7 +52,7 @@ def _checked(path: Path, provider: str) -> Path:
             provider=provider,
         ) from None
     if magic != _MAGIC:
-        raise _unknown(f"{str(path)!r} is not a GGUF file", provider=provider)
+        raise _unknown(f"{str(path)!r} is not a GGUF file; give the path of one, or {SMOLLM2!r}", provider=provider)
     return path
 
 
