@@ -1,6 +1,6 @@
 """The sentences that a user can meet, read from the source of creche.
 
-A *site* is a call that makes an error or the failed result of a call: of an exception's class, of `complain`, of `failure`.
+A *site* is a call that makes an error or the failed result of a call: of an exception's class, or of one of `MAKERS`.
 Its sentence is a *template*: text with places to fill. The same one is found from wherever it is written:
 
 Rule 1: a text, an f-string, a sum of them, either branch of a conditional, the items of a list, the second of a pair.
@@ -19,9 +19,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
+from doc_trees import (
+    Function,
+    Module,
+    argument,
+    assigned,
+    given_back,
+    name_of,
+    place_for,
+    position_of,
+    read_module,
+    super_call,
+)
 
 SOURCE = Path(__file__).parents[2] / "src" / "creche"
 PLACE = re.compile(r"\{[^{}]*\}")
+COMMAND = "creche: "
+"""What the command line begins a sentence with."""
+
 MAKERS = {
     "complain": (0, "the command line"),
     "failure": (1, "the result of a call"),
@@ -29,6 +44,7 @@ MAKERS = {
     "error": (1, "ModelError"),
     "_error": (1, "ModelError"),
     "status": (1, "answer of the mock provider"),
+    "write": (0, "the command line"),
 }
 """What makes a failure besides classes of exceptions: which argument is the sentence, and how it is met."""
 SHOWN_AS = {
@@ -45,7 +61,6 @@ SHOWN_AS = {
 """What becomes of exceptions that do not leave their room."""
 NOT_MET = {
     "AssertionError": "of the suites for tests, or of ours: a bug",
-    "StopAsyncIteration": "Python's own",
     "_RefusedError": "read by the adapter",
     "cli/_survey.py": "the demo reads what our own tools write",
     "codemode/_bubblewrap/_child.py:ValueError": "becomes the end of a program",
@@ -57,7 +72,8 @@ NOT_MET = {
 }
 """Classes, files, and classes in a file, whose sentences nobody meets as they are, and why."""
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+Template = tuple[str, Module, int]
+"""A text with places to fill, and where it is written."""
 
 
 @attrs.frozen(order=True)
@@ -68,9 +84,9 @@ class Message:
     """Where it comes from."""
     template: str
     """Its text, with ``{name}`` where something is filled in."""
-    raised: str = attrs.field(order=False)
+    raised: str
     """The class of the exception, or how else it is met."""
-    place: str = attrs.field(order=False)
+    place: str
     """File and line, for those who look for it."""
 
     @property
@@ -79,91 +95,71 @@ class Message:
         return self.room, PLACE.sub("{}", self.template)
 
 
-@attrs.frozen(eq=False)
-class Module:
-    """A module that was read."""
-
-    path: Path
-    tree: ast.Module
-    parents: dict[ast.AST, ast.AST]
-
-    @property
-    def room(self) -> str:
-        """The room it belongs to."""
-        parts = self.path.relative_to(SOURCE).with_suffix("").parts
-        return "models.adapters" if parts[:2] == ("models", "adapters") else parts[0]
-
-
-Template = tuple[str, Module, int]
-"""A text with places to fill, and where it is written."""
-
-
 class Reader:
     """Reads the package once, and finds the templates of every site."""
 
     def __init__(self, source: Path = SOURCE) -> None:
-        self.modules = [_read(path) for path in sorted(source.rglob("*.py"))]
-        self.functions: dict[str, list[tuple[Module, Function]]] = {}
-        self.constants: dict[str, list[ast.expr]] = {}
         self.errors: dict[str, ast.ClassDef | None] = {
-            name: None for name, value in vars(builtins).items() if _is_error(value)
+            name: None
+            for name, value in vars(builtins).items()
+            if isinstance(value, type) and issubclass(value, BaseException)
         }
-        self.calls: dict[str, list[tuple[Module, ast.Call]]] = {}
-        for module in self.modules:
-            self._index(module)
+        self.left_out: set[str] = set()
+        self.functions: dict[str, list[tuple[Module, Function]]] = {}
+        self._constants: dict[str, list[ast.expr]] = {}
+        self._calls: dict[str, list[tuple[Module, ast.Call]]] = {}
+        # What is being looked at, so that what leads back to itself ends; and the calls that led into a function.
         self._under_way: set[int] = set()
         self._inside: dict[Function, tuple[Module, ast.Call]] = {}
+        self.modules = [read_module(source, path) for path in sorted(source.rglob("*.py"))]
+        for module in self.modules:
+            self._index(module)
 
     def _index(self, module: Module) -> None:
         for node in ast.walk(module.tree):
             if isinstance(node, Function):
                 self.functions.setdefault(node.name, []).append((module, node))
-            elif isinstance(node, ast.ClassDef) and any(_name_of(base) in self.errors for base in node.bases):
+            elif isinstance(node, ast.ClassDef) and any(name_of(base) in self.errors for base in node.bases):
                 self.errors[node.name] = node
-            elif isinstance(node, ast.Call) and (name := _name_of(node.func)):
-                self.calls.setdefault(name, []).append((module, node))
+            elif isinstance(node, ast.Call) and (name := name_of(node.func)):
+                self._calls.setdefault(name, []).append((module, node))
         for node in module.tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                self.constants.setdefault(node.targets[0].id, []).append(node.value)
+                self._constants.setdefault(node.targets[0].id, []).append(node.value)
 
     # ------------------------------------------------------------ sites
 
-    def messages(self) -> dict[tuple[str, str], Message]:
-        """Return every message that a user can meet."""
-        found = sorted(self._found(), key=lambda message: (message.key, message.raised, message.place))
-        return {message.key: message for message in reversed(found)}
+    def messages(self) -> list[Message]:
+        """Return every message that a user can meet, once each, by room and text."""
+        found: dict[tuple[str, str], Message] = {}
+        for message in sorted(self._found()):
+            found.setdefault(message.key, message)
+        return list(found.values())
 
-    def _found(self) -> set[Message]:
-        found: set[Message] = set()
+    def _found(self) -> Iterator[Message]:
         for name, cls in self.errors.items():
-            own = _super_call(cls)
-            if own is not None and isinstance(own.args[0], ast.JoinedStr):
-                module = next(module for module, node in self._classes() if node is cls)
-                found |= self._at(module, own, own.args[0], name)
+            own = super_call(cls)
+            if own is not None and isinstance(own.args[0], ast.JoinedStr):  # the calls give what is filled in
+                module = next(module for module, call in self._calls["__init__"] if call is own)
+                yield from self._at(module, own, own.args[0], name)
                 continue
-            for module, call in self.calls.get(name, ()):
-                found |= self._at(module, call, _argument(call, 0, "message"), name)
+            for module, call in self._calls.get(name, ()):
+                yield from self._at(module, call, argument(call, 0, "message"), name)
         for name, (position, raised) in MAKERS.items():
-            for module, call in self.calls.get(name, ()):
-                found |= self._at(module, call, _argument(call, position, ""), raised)
-        return found
+            for module, call in self._calls.get(name, ()):
+                yield from self._at(module, call, argument(call, position, ""), raised)
 
-    def _classes(self) -> Iterator[tuple[Module, ast.ClassDef]]:
-        for module in self.modules:
-            for node in ast.walk(module.tree):
-                if isinstance(node, ast.ClassDef):
-                    yield module, node
-
-    def _at(self, module: Module, call: ast.Call, sentence: ast.expr | None, raised: str) -> set[Message]:
-        if sentence is None:
-            return set()
-        return {
-            Message(origin.room, " ".join(text.split()), SHOWN_AS.get(raised, raised), f"{file}:{line}")
-            for text, origin, line in self._resolve(module, sentence)
-            if re.search("[A-Za-z]{2}", PLACE.sub("", text)) and text[0] not in ";.,"  # those end another sentence
-            for file in [str(origin.path.relative_to(SOURCE))]
-            if not {raised, file, f"{file}:{raised}"} & NOT_MET.keys()
-        }
+    def _at(self, module: Module, call: ast.Call, sentence: ast.expr | None, raised: str) -> Iterator[Message]:
+        for text, origin, line in self._resolve(module, sentence) if sentence is not None else ():
+            if not re.search("[A-Za-z]{2}", PLACE.sub("", text.removeprefix(COMMAND))) or text[0] in ";.,":
+                continue  # nothing, or the end of another sentence
+            if name_of(call.func) == "write" and not text.startswith(COMMAND):
+                continue
+            left_out = {raised, origin.file, f"{origin.file}:{raised}"} & NOT_MET.keys()
+            self.left_out |= left_out
+            if not left_out:
+                place = f"{origin.file}:{line}"
+                yield Message(origin.room, " ".join(text.split()), SHOWN_AS.get(raised, raised), place)
 
     # ------------------------------------------------------------ templates
 
@@ -179,212 +175,115 @@ class Reader:
 
     def _templates(self, module: Module, node: ast.expr) -> Iterable[Template]:
         match node:
-            case ast.Constant(value=str(text)):
-                return [(text, module, node.lineno)]
-            case ast.JoinedStr(values=values):
-                return self._filled(module, node, values)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._summed(module, node, left, right)
-            case ast.IfExp(body=body, orelse=orelse):
-                return self._resolve(module, body) | self._resolve(module, orelse)
-            case ast.BoolOp(values=values) | ast.List(elts=values):
-                return {each for value in values for each in self._resolve(module, value)}
-            case ast.Tuple(elts=[_, sentence]):
-                return self._resolve(module, sentence)
-            case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
-                return self._resolve(module, element)
-            case ast.NamedExpr(value=value) | ast.Await(value=value) | ast.Starred(value=value):
-                return self._resolve(module, value)
-            case ast.Name(id=name):
-                return self._named(module, node, name)
+            case ast.JoinedStr():
+                found = self._filled(module, node)
+            case ast.BinOp(op=ast.Add()):
+                found = self._summed(module, node)
+            case ast.Name():
+                found = self._named(module, node)
             case ast.Call():
-                return self._called(module, node)
+                found = self._called(module, node)
+            case ast.Constant(value=str(text)):
+                found = [(text, module, node.lineno)]
+            case _ if (parts := _parts(node)) is not None:
+                found = {each for part in parts for each in self._resolve(module, part)}
             case _:
-                return [("{%s}" % _place_name(node), module, node.lineno)]
-
-    def _summed(self, module: Module, node: ast.expr, left: ast.expr, right: ast.expr) -> set[Template]:
-        if isinstance(right, ast.Call | ast.Name):
-            return self._resolve(module, left)
-        pairs = itertools.product(self._resolve(module, left), self._resolve(module, right))
-        return {(one + two, module, node.lineno) for (one, *_), (two, *_) in pairs}
-
-    def _filled(
-        self, module: Module, node: ast.JoinedStr, values: list[ast.expr]
-    ) -> Iterable[Template]:
-        parts = []
-        for value in values:
-            if isinstance(value, ast.Constant):
-                parts.append(str(value.value))
-            elif isinstance(value, ast.FormattedValue):
-                constant = self._constant(value.value)
-                parts.append("{%s}" % _place_name(value.value) if constant is None else constant)
-        text = "".join(parts)
-        if re.search("[A-Za-z]", PLACE.sub("", text)):
-            return [(text, module, node.lineno)]
-        filled = [value.value for value in values if isinstance(value, ast.FormattedValue)]
-        filled = [value for value in filled if not isinstance(value, ast.BoolOp)]
-        return {each for value in filled for each in self._resolve(module, value)}
-
-    def _constant(self, node: ast.expr) -> str | None:
-        """Return the text of a constant of a module, if a name means one."""
-        values = self.constants.get(node.id, []) if isinstance(node, ast.Name) else []
-        texts = {value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str | int)}
-        return str(texts.pop()) if len(texts) == 1 and len(values) == 1 else None
-
-    def _named(self, module: Module, node: ast.expr, name: str) -> Iterable[Template]:
-        constant = self._constant(node)
-        if constant is not None:
-            return [(constant, module, node.lineno)]
-        for function in _enclosing(module, node):
-            values = list(_assigned(function, name))
-            if values:
-                return {each for value in values for each in self._resolve(module, value)}
-            position = _parameter(function, name)
-            if position is not None:
-                return self._given(module, function, name, position)
-        return [("{%s}" % _place_name(node), module, node.lineno)]
-
-    def _given(
-        self, module: Module, function: Function, name: str, position: int
-    ) -> Iterable[Template]:
-        """Return what the calls of a function give for a parameter."""
-        if function in self._inside:  # what this very call gives, of a function that hands on what it is given
-            other, call = self._inside[function]
-            given = _argument(call, position, name)
-            return self._resolve(other, given) if given is not None else ()
-        found: set[Template] = set()
-        called = _class_of(module, function) if function.name == "__init__" else function.name
-        alone = len(self.functions[function.name]) == 1
-        for other, call in self.calls.get(called or "", ()):
-            if other is module or alone or called in self.errors:
-                given = _argument(call, position, name)
-                if given is not None:
-                    found |= self._resolve(other, given)
+                found = [(place_for(node), module, node.lineno)]
         return found
 
+    def _filled(self, module: Module, node: ast.JoinedStr) -> Iterable[Template]:
+        filled = [value.value for value in node.values if isinstance(value, ast.FormattedValue)]
+        text = "".join(
+            str(value.value)
+            if isinstance(value, ast.Constant)
+            else self._inlined(module, value.value) or place_for(value.value)
+            for value in node.values
+            if isinstance(value, ast.Constant | ast.FormattedValue)
+        )
+        if re.search("[A-Za-z]", PLACE.sub("", text)):
+            return [(text, module, node.lineno)]
+        sentences = [value for value in filled if not isinstance(value, ast.BoolOp)]
+        return {each for value in sentences for each in self._resolve(module, value)}
+
+    def _inlined(self, module: Module, node: ast.expr) -> str | None:
+        """Return the text of a name that can be but one text: of a constant, or of a variable that is set once."""
+        if not isinstance(node, ast.Name):
+            return None
+        for function in module.functions_around(node):
+            values = list(assigned(function, node.id))
+            if len(values) == 1 and isinstance(values[0], ast.JoinedStr):
+                texts = {text for text, *_ in self._resolve(module, values[0])}
+                return texts.pop() if len(texts) == 1 else None
+        return self._constant(node.id)
+
+    def _constant(self, name: str) -> str | None:
+        """Return the text of a constant, if only one module has one of that name."""
+        match self._constants.get(name):
+            case [ast.Constant(value=str() | int() as value)]:
+                return str(value)
+        return None
+
+    def _summed(self, module: Module, node: ast.BinOp) -> set[Template]:
+        left = self._resolve(module, node.left)
+        if isinstance(node.right, ast.Call | ast.Name):  # more of the same, or the end of the sentence
+            return left
+        pairs = itertools.product(left, self._resolve(module, node.right))
+        return {(one + two, module, node.lineno) for (one, *_), (two, *_) in pairs}
+
+    def _named(self, module: Module, node: ast.Name) -> Iterable[Template]:
+        constant = self._constant(node.id)
+        if constant is not None:
+            return [(constant, module, node.lineno)]
+        for function in module.functions_around(node):
+            values = list(assigned(function, node.id))
+            if values:
+                return {each for value in values for each in self._resolve(module, value)}
+            position = position_of(function, node.id)
+            if position is not None:
+                return self._given(module, function, node.id, position)
+        return [(place_for(node), module, node.lineno)]
+
+    def _given(self, module: Module, function: Function, name: str, position: int) -> Iterable[Template]:
+        """Return what the calls of a function give for a parameter."""
+        if function in self._inside:  # of a function that hands on what it is given: what this very call gives
+            calls = [self._inside[function]]
+        else:
+            called = module.class_of(function) if function.name == "__init__" else function.name
+            alone = len(self.functions[function.name]) == 1 or called in self.errors
+            calls = [(other, call) for other, call in self._calls.get(called, ()) if alone or other is module]
+        return {
+            each
+            for other, call in calls
+            if (given := argument(call, position, name)) is not None
+            for each in self._resolve(other, given)
+        }
+
     def _called(self, module: Module, call: ast.Call) -> Iterable[Template]:
-        name = _name_of(call.func)
+        name = name_of(call.func)
         if name in ("join", "list", "tuple", "islice") and call.args:
             return self._resolve(module, call.args[0])
         candidates = self.functions.get(name, [])
         own = [each for each in candidates if each[0] is module] or (candidates if len(candidates) == 1 else [])
         if not own:
-            return [("{%s}" % _place_name(call), module, call.lineno)]
+            return [(place_for(call), module, call.lineno)]
         found: set[Template] = set()
         for other, function in own:
             if function not in self._inside:
                 self._inside[function] = module, call
-                found |= {each for value in _given_back(function) for each in self._resolve(other, value)}
+                found |= {each for value in given_back(function) for each in self._resolve(other, value)}
                 del self._inside[function]
         return found
 
 
-# ---------------------------------------------------------------- reading trees
-
-
-def _read(path: Path) -> Module:
-    tree = ast.parse(path.read_text("utf-8"))
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    return Module(path, tree, parents)
-
-
-def _is_error(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, BaseException)
-
-
-def _name_of(node: ast.expr) -> str:
-    if isinstance(node, ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-
-
-def _place_name(node: ast.expr) -> str:
-    """Return a word for a place to fill: the last name in its expression that says something."""
+def _parts(node: ast.expr) -> list[ast.expr] | None:
+    """Return the expressions that one can be, or is made of; ``None`` if it is none of these."""
     match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name.strip("_")
-        case ast.Call(func=func, args=[first, *_]) if _name_of(func) in ("str", "repr", "len", "sorted", "quoted", "map", "join"):
-            return _place_name(first)
-        case ast.Call(func=func, args=args):
-            return _place_name(args[-1]) if args else _place_name(func)
-        case ast.BoolOp(values=[first, *_]) | ast.Subscript(value=first) | ast.IfExp(test=first) | ast.Starred(value=first):
-            return _place_name(first)
-        case ast.ListComp(generators=[first, *_]) | ast.GeneratorExp(generators=[first, *_]):
-            return _place_name(first.iter)
-        case _:
-            return "value"
-
-
-def _super_call(cls: ast.ClassDef | None) -> ast.Call | None:
-    """Return the call of ``super().__init__`` in a class of errors, if it has one of its own."""
-    for node in ast.walk(cls) if cls is not None else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__init__":
-            return node
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.BoolOp(values=values) | ast.List(elts=values):
+            return values
+        case ast.Tuple(elts=[_, value]) | ast.ListComp(elt=value) | ast.GeneratorExp(elt=value):
+            return [value]
+        case ast.NamedExpr(value=value) | ast.Await(value=value) | ast.Starred(value=value):
+            return [value]
     return None
-
-
-def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    plain = call.args[: position + 1]
-    return plain[position] if len(plain) > position and not any(isinstance(each, ast.Starred) for each in plain) else None
-
-
-def _enclosing(module: Module, node: ast.AST) -> Iterator[Function]:
-    while node in module.parents:
-        node = module.parents[node]
-        if isinstance(node, Function):
-            yield node
-
-
-def _class_of(module: Module, function: Function) -> str | None:
-    parent = module.parents[function]
-    return parent.name if isinstance(parent, ast.ClassDef) else None
-
-
-def _parameter(function: Function, name: str) -> int | None:
-    """Return the position of a parameter in a call, not counting ``self``; -1 for one that is given by name alone."""
-    plain = [each.arg for each in (*function.args.posonlyargs, *function.args.args) if each.arg not in ("self", "cls")]
-    if name in plain:
-        return plain.index(name)
-    return 10_000 if name in [each.arg for each in function.args.kwonlyargs] else None
-
-
-def _assigned(function: Function, name: str) -> Iterator[ast.expr]:
-    """Yield what a function assigns or appends to a variable."""
-    for node in ast.walk(function):
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    if isinstance(target, ast.Name) and target.id == name:
-                        yield value
-                    elif isinstance(target, ast.Tuple):
-                        yield from _unpacked(target, value, name)
-            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
-                yield value
-            case ast.NamedExpr(target=ast.Name(id=found), value=value) if found == name:
-                yield value
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=found), attr="append" | "extend"), args=[value]) if found == name:
-                yield value
-
-
-def _unpacked(target: ast.Tuple, value: ast.expr, name: str) -> Iterator[ast.expr]:
-    for branch in [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]:
-        for position, each in enumerate(target.elts):
-            if isinstance(each, ast.Name) and each.id == name:
-                if isinstance(branch, ast.Tuple):
-                    yield branch.elts[position]
-                elif isinstance(branch, ast.Call) and position == 1:
-                    yield branch
-
-
-def _given_back(function: Function) -> Iterator[ast.expr]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None:
-            yield node.value
-
-
-if __name__ == "__main__":
-    for message in sorted(Reader().messages().values()):
-        print(message.room, "|", message.template, "|", message.raised, "|", message.place)

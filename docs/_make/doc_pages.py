@@ -14,6 +14,7 @@ from cyclopts import App
 from doc_names import ROOMS
 from rich.console import Console
 
+from creche.models import FAILURES
 from creche.scope import Notification, Operation, result_type_of
 from creche.session import KINDS
 
@@ -71,6 +72,20 @@ def decisions_page() -> str:
     )
 
 
+def failures_page() -> str:
+    """Return the table of failures of models."""
+    rows = [
+        f"| `{failure.code}` | {'yes' if failure.retryable else ''} | {failure.fault} | {failure.cure} |"
+        for failure in FAILURES.values()
+    ]
+    return (
+        "# Failures of models\n\n"
+        "Every kind of `ModelError`, by its `code`. What is retryable is tried again by the retry policy of the adapter. "
+        "Drawn from `creche.models.FAILURES`.\n\n"
+        "| code | retryable | whose fault | what to do |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
 def cli_page() -> str:
     """Return what each command says with ``--help``."""
     from creche.cli._app import app
@@ -109,6 +124,7 @@ def summary(cls: type) -> str:
 PAGES = {
     "reference/records.md": records_page,
     "reference/events.md": events_page,
+    "reference/failures.md": failures_page,
     "reference/cli.md": cli_page,
     "explanation/decisions/index.md": decisions_page,
 }
