@@ -526,3 +526,17 @@ def start_host(source, *, ends, before=""):
     """Start a process that serves the runtime and runs a program; it may end itself when that prints."""
     text = f"{before}\n{HOST.format(source=source, ends=ends)}"
     return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+
+
+async def test_more_files_than_there_may_be_end_the_program(run):
+    """Rule: an empty file, a folder and a link take memory of the kernel, which nothing else limits."""
+    for make in ("os.mkdir(f'/tmp/{n}')", "open(f'/tmp/{n}', 'x').close()", "os.link('/tmp/0', f'/tmp/l{n}')"):
+        end = await run(
+            a_program(f"import os\nopen('/tmp/0', 'w').close()\nn = 1\nwhile True:\n    {make}\n    n += 1")
+        )
+        assert end == ProgramEnd(failure="killed", message="it made more than 10,000 files")
+
+
+async def test_thousands_of_files_are_fine(value_of):
+    source = "import os\nfor n in range(9_000):\n    open(f'/tmp/{n}', 'w').close()\nreturn len(os.listdir('/tmp'))"
+    assert await value_of(source) == 9_000

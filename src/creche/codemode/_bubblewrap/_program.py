@@ -5,7 +5,7 @@ What comes out of a sandbox is written by the program, whatever our own code ins
 Rule 1: a frame is taken apart and made anew; the first one that is not as it should be ends the program.
 Rule 2: whatever it sends, and whatever it does not read, it takes a bounded amount of memory here: a frame has a longest
 length, so have the arguments of all calls together whose answers are not sent, calls are counted, and output ends at
-its limit. Answers that are not sent take as much as the program may have of memory, and one answer more; only the one
+its limit. Files are few, and together small. Answers that are not sent take as much as the program may have of memory, and one answer more; only the one
 that is being sent is encoded.
 Rule 3: what it printed before a call or its end is emitted before these are seen, and what it printed before it was
 killed is emitted as well.
@@ -34,6 +34,8 @@ from ._sandbox import Sandbox
 _LONGEST_FRAME = 4 * 1024 * 1024
 _MOST_PENDING = 16 * 1024 * 1024  # bytes of the frames of all calls whose answers are not sent
 _OPEN_FILES = 64
+_MOST_FILES = 10_000
+_LOOK = 0.1  # seconds between two looks at how many files there are
 _LAST_WORDS = 1.0  # seconds that a process has to end after it closed its channel
 _LONGEST_MESSAGE = 20_000
 _READ = 1 << 16
@@ -79,6 +81,7 @@ class _Running:
         """Start the program and see to what it sends, until it is over."""
         nursery.start_soon(self._send, self._boot())
         nursery.start_soon(self._watch_output)
+        nursery.start_soon(self._watch_files)
         received = bytearray()
         while True:
             await trio.lowlevel.wait_readable(self._sandbox.channel)
@@ -201,6 +204,13 @@ class _Running:
             await trio.lowlevel.wait_readable(self._sandbox.output)
         if self._end is not None:
             self._sandbox.kill()
+
+    async def _watch_files(self) -> None:
+        """End the program when it has made too many files: each takes memory besides that of what is in it."""
+        while self._sandbox.count_files() <= _MOST_FILES:  # noqa: ASYNC110  # nothing tells of it
+            await trio.sleep(_LOOK)
+        self._end = self._end or _killed(f"it made more than {_MOST_FILES:,} files")
+        self._sandbox.kill()
 
     def _emit_printed(self) -> bool:
         """Emit all that it has printed by now; false if there is no more to come."""

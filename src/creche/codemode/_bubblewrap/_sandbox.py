@@ -41,6 +41,8 @@ class Sandbox:
     """Where its program imports from."""
     _inside: int | None = None
     """Handle of process 1."""
+    _folder: int | None = None
+    """Its ``/tmp``."""
     _ended: trio.Event = attrs.field(factory=trio.Event)
     _is_taken: bool = False
 
@@ -70,10 +72,18 @@ class Sandbox:
         """Become the one who closes it."""
         self._is_taken = True
 
+    def count_files(self) -> int:
+        """Return how many files, folders and links there are in its ``/tmp``."""
+        assert self._folder is not None, "it is ready"
+        counts = os.fstatvfs(self._folder)
+        return counts.f_files - counts.f_ffree
+
     def close(self) -> None:
         """Close the files of this side."""
         self.channel.close()
         self.output.close()
+        if self._folder is not None:
+            os.close(self._folder)
 
     async def _start(self, information: FileIO) -> None:
         told, is_open = b"", True
@@ -87,14 +97,19 @@ class Sandbox:
         except (ValueError, KeyError, ProcessLookupError):
             return  # it has ended, and says why on its output
         except OSError:
-            # Without a handle, nothing can be killed for certain. But the interpreter ends when nobody is there.
+            # Without a handle, nothing can be killed for certain. But the interpreter ends when nobody is there, and when
+            # all have ended, so has what they write to.
             self.channel.shutdown(socket.SHUT_RDWR)
-            await trio.lowlevel.wait_readable(self._outside)
+            while self.output.read(_LONGEST_ANSWER) != b"":
+                await trio.lowlevel.wait_readable(self.output)  # noqa: ASYNC120  # it is shielded, and soon
             raise
 
     async def _check_ready(self) -> None:
         await trio.lowlevel.wait_readable(self.channel)
-        if self.channel.recv(len(_READY)) == _READY:
+        told, files, _, _ = socket.recv_fds(self.channel, len(_READY), 1, socket.MSG_CMSG_CLOEXEC)
+        if files:
+            self._folder = files[0]
+        if told == _READY:
             return
         said = (self.output.read(_LONGEST_ANSWER) or b"").decode(errors="replace").strip().splitlines()
         raise PluginError(
