@@ -4,14 +4,14 @@ import pytest
 import trio
 
 from creche import AgentSpec, Plugin, Preset, open_host, tool
-from creche.codemode import CodeLimits, code_mode
+from creche.codemode import CodeLimits, MontyRuntime, ProgramEnd, code_mode
 from creche.errors import PluginError, ToolFailed
 from creche.messages import ImagePart
 from creche.models import FunctionModel, ScriptedModel, call, say
 from creche.scope import Fault
 from creche.subagents import delegation, spawn
 from creche.testing import check_log
-from creche.tools import Allow, Approver, PreExecute, RequestApproval, ToolContext, restrict
+from creche.tools import Allow, Approver, PreExecute, RequestApproval, ToolContext, ToolOutcome, restrict
 
 
 @tool(parallel=True)
@@ -253,6 +253,118 @@ async def test_a_blank_description_is_sent_back(loop_runtime, autojump_clock):
         assert (await clerk.ask("Go.")).text == (
             "Error: the description is empty; say in a few words what the program does"
         )
+
+
+# ---------------------------------------------------------------- what is refused, and what is asked
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (1_000_000, "1"),
+        (1_000_001, "Error: the program has 1000001 characters, and it can have at most 1000000"),
+    ],
+)
+async def test_a_program_that_is_too_long_is_sent_back(loop_runtime, autojump_clock, length, text):
+    told, _ = await ask(loop_runtime, "return 1".ljust(length))
+    assert told == text
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize("depth", [200, 201, 5000])
+async def test_a_result_that_is_nested_too_deeply_is_refused_and_the_program_goes_on(
+    loop_runtime, autojump_clock, opening, depth
+):
+    @tool
+    async def dig() -> ToolOutcome:
+        """Dig."""
+        text = opening * (depth - 1) + "[]" + ("]" if opening == "[" else "}") * (depth - 1)
+        return ToolOutcome("a hole", json_text=text)
+
+    program = "try:\n    return type(await tools.dig()).__name__\nexcept ToolCallError as error:\n    return str(error)"
+    told, _ = await ask(loop_runtime, program, tools=[dig])
+    deep = "the result of 'dig' is nested too deeply for a program"
+    assert told == (deep if depth > 200 else "list" if opening == "[" else "dict")
+
+
+async def test_a_result_may_be_as_wide_as_the_tool_likes(loop_runtime, autojump_clock):
+    @tool
+    async def rows() -> list[dict[str, int]]:
+        """List rows."""
+        return [{"n": n} for n in range(200_000)]
+
+    assert (await ask(loop_runtime, "return len(await tools.rows())", tools=[rows]))[0] == "200000"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("exception", "TypeError: 'coroutine' object is not subscriptable (line 2)"),
+        ("exception", "AttributeError: 'coroutine' object has no attribute 'get' (line 2)"),
+        ("exception", 'TypeError: can only concatenate str (not "coroutine") to str (line 2)'),
+        ("exception", "TypeError: sequence item 0: expected str instance, coroutine found (line 1)"),
+        (
+            "exception",
+            "TypeError: an argument of tools['a'] is no JSON: Object of type coroutine is not JSON serializable",
+        ),
+        ("invalid_output", "what it returned is no JSON: Object of type coroutine is not JSON serializable"),
+        ("invalid_output", "TypeError: keys must be str, int, float, bool or None, not coroutine"),
+    ],
+)
+async def test_who_uses_a_call_and_not_its_result_is_asked_for_await(loop_runtime, autojump_clock, kind, message):
+    ends = ProgramEnd(failure=kind, message=message)
+    told, _ = await ask(ending(loop_runtime, ends), "")
+    assert told == f"Error: the program failed ({kind}): {message}; did you forget `await`?"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "RuntimeError: cannot reuse already awaited coroutine (line 3)",
+        "TypeError: An asyncio.Future, a coroutine or an awaitable is required (line 2)",
+        "ValueError: coroutine (line 1)",
+    ],
+)
+async def test_who_makes_another_mistake_is_not_asked_for_await(loop_runtime, autojump_clock, message):
+    told, _ = await ask(ending(loop_runtime, ProgramEnd(failure="exception", message=message)), "")
+    assert told == f"Error: the program failed (exception): {message}"
+
+
+@pytest.mark.parametrize("program", ["return tools.price(item='tea')", "x = tools.price(item='tea')\nreturn x['a']"])
+async def test_a_program_in_monty_is_asked_for_await(program):
+    pytest.importorskip("pydantic_monty")
+    told, _ = await ask(MontyRuntime(), program)
+    assert told.endswith("; did you forget `await`?")
+
+
+def ending(loop_runtime, end):
+    """Return a runtime in which every program ends like this."""
+
+    class Ending(type(loop_runtime)):
+        async def _run(self, program):
+            return end
+
+    return Ending()
+
+
+# ---------------------------------------------------------------- the most that a program may use
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ({"memory": 2**40 + 1}, "CodeLimits.memory is at most 1099511627776, not 1099511627777"),
+        ({"output": 2**62}, "CodeLimits.output is at most 1073741824, not 4611686018427387904"),
+        ({"calls": 1_000_001}, "CodeLimits.calls is at most 1000000, not 1000001"),
+        ({"calls": 10**30}, f"CodeLimits.calls is a whole number of at most 64 bits, not {10**30}"),
+        ({"seconds": 1e300}, "CodeLimits.seconds is at most 1000000, not 1e+300"),
+        ({"seconds": float("inf")}, "CodeLimits.seconds is a finite number, not inf"),
+    ],
+)
+def test_limits_that_no_machine_knows_are_refused(limits, sentence):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole sentence is below
+        CodeLimits(**limits)
+    assert str(caught.value) == sentence
 
 
 # ---------------------------------------------------------------- what comes besides

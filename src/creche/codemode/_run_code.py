@@ -4,10 +4,14 @@ Rule 1: the model is told what the program printed, then what it returned: a tex
 Nothing else of the program enters the history; what its calls returned is in the log.
 Rule 2: what it printed is told however it ends.
 Rule 3: the time that its calls wait for an approval does not count towards its timeout.
+Rule 4: a program that is too long is refused here, and a result that is nested too deeply for a program: for every
+runtime alike.
 """
 
 import json
-from collections.abc import Awaitable
+import re
+from collections.abc import Awaitable, Collection
+from typing import cast
 
 import attrs
 
@@ -16,7 +20,8 @@ from creche.errors import AgentError, CodeError, StoreError, ToolFailed, ToolRet
 from creche.messages import ImagePart
 from creche.tools import RUN_CODE, Tool, ToolContext, ToolOutcome, begin_call, tool, visible
 
-from ._runtime import CodeLimits, CodeRuntime, Program, RunProgram
+from ._json import DEEPEST
+from ._runtime import LONGEST_SOURCE, CodeLimits, CodeRuntime, Program, RunProgram
 
 _DESCRIPTION = """Run a Python program that calls tools, and see what it prints and returns.
 
@@ -30,6 +35,9 @@ Args:
   description: What it does, in three to five words, for people who watch.
   timeout: Seconds that it may take, {timeout:g} if absent, at most {longest:g}.
 """
+
+_MISUSE = re.compile(r"(?:Type|Attribute)Error: .*(?<!a )coroutine")
+"""What Python and Monty say where a call is used instead of its result; not where they ask for "a coroutine"."""
 
 
 @attrs.frozen
@@ -57,6 +65,8 @@ def make_run_code(runtime: CodeRuntime, run: RunProgram, *, limits: CodeLimits, 
         seconds = timeouts.usual if timeout is None else timeout
         if not 0 < seconds <= timeouts.longest:
             raise ToolRetry(f"timeout is {seconds:g}, and it can be from 1 to {timeouts.longest:g} seconds")
+        if len(code) > LONGEST_SOURCE:
+            raise ToolRetry(f"the program has {len(code)} characters, and it can have at most {LONGEST_SOURCE}")
         context.progress(description)
         # While a call waits for an approval the deadline stands still, and what computes meanwhile is bounded all the same.
         running = _Running(context, attrs.evolve(limits, seconds=min(limits.seconds, seconds)))
@@ -108,9 +118,9 @@ class _Running:
             pending = begin_call(self.context, name, arguments)
         except AgentError as error:
             return _refused(str(error))
-        return self._call(pending)
+        return self._call(name, pending)
 
-    async def _call(self, pending: Awaitable[ToolOutcome]) -> str:
+    async def _call(self, name: str, pending: Awaitable[ToolOutcome]) -> str:
         try:
             outcome = await pending
         except StoreError as error:  # the next request will meet it, too, and end the turn
@@ -118,6 +128,8 @@ class _Running:
         if outcome.is_error:
             raise ToolFailed(outcome.reason)
         if outcome.json_text is not None:
+            if _is_too_deep(outcome.json_text):
+                raise ToolFailed(f"the result of {name!r} is nested too deeply for a program")
             return outcome.json_text
         images = sum([isinstance(part, ImagePart) for part in outcome.parts])
         if not images:
@@ -127,12 +139,33 @@ class _Running:
 
     def failed(self, kind: str, message: str) -> CodeError:
         """Return how it failed, with what it had printed."""
+        is_misuse = _MISUSE.match(message) or (kind == "invalid_output" and "coroutine" in message)
+        hint = "; did you forget `await`?" if is_misuse else ""
         printed = f"\nIt had printed:\n{self.printed}" if self.printed else ""
-        return CodeError(f"the program failed ({kind}): {message}{printed}", kind=kind)
+        return CodeError(f"the program failed ({kind}): {message}{hint}{printed}", kind=kind)
 
 
 async def _refused(reason: str) -> str:
     raise ToolFailed(reason)
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether JSON text is nested more than `DEEPEST` deep. How much there is in it does not matter: a tool gave it."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return False
+    try:
+        level = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return True  # a tool may give any text for JSON, and nobody gets to the end of this one
+    for _ in range(DEEPEST):
+        level = [inner for each in level for inner in _inside(each)]
+    return any(isinstance(each, list | dict) for each in level)
+
+
+def _inside(value: object) -> Collection[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _told(printed: str, value: str | None) -> str:
