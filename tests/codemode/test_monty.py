@@ -1,11 +1,19 @@
 """Programs in Monty: the contract of the seam, and what is Monty's own."""
 
+import argparse
+import ast
 import builtins
+import dis
+import inspect
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
+import tokenize
+import typing
 from pathlib import Path
 
 import pytest
@@ -13,6 +21,7 @@ import trio
 
 from creche.codemode import CodeLimits, MontyRuntime, Program
 from creche.codemode._monty._keeping import keep
+from creche.codemode._monty._lines import find_starts
 from creche.codemode._monty._source import wrap
 from creche.errors import InternalError, PluginError, ToolError
 from creche.testing import check_code_runtime
@@ -204,6 +213,105 @@ except ToolCallError as error:
 """
     async with MontyRuntime().serve() as run:
         assert (await run(program(source, call=fails))).value == '"is not there"'
+
+
+@pytest.mark.parametrize(
+    ("source", "starts"),
+    [
+        ("", []),
+        ("\n# a\n   # b\n  ", []),
+        ("x = 1\n\ny = 2", [1, 3]),
+        ("if x:\n\ty = 1\nelse: pass", [1, 2, 3]),
+        ("f(1,\n2)\ng({\n'a': [\n]})\nh()", [1, 3, 6]),
+        ("x = 1 + \\\n2\ny = 1", [1, 3]),
+        ("x = 1\n\\\ny = 2", [1, 2]),
+        ("x = '''\ny\n'\"\\'''''' + \"a\\\nb\"\nz", [1, 5]),
+        ("x = r'\\'' '\\\\'\ny", [1, 2]),
+        ("'' \"\"\nRb'''\n''' u'a' bR'''\n'''\nx", [1, 2, 5]),
+        ("return 1 if'\"'else\"'\"\nx", [1, 2]),
+        ("x)]}\ny", [1, 2]),
+        # in the braces of f-strings there is code
+        ("f'{x}' f\"{x!r:>{y}}\" F'''{x\n}{{'''\nx", [1, 3]),
+        ("f\"{'''\na\n'''}\"\nx", [1, 4]),
+        ("f'{'a' + f'{'b'}'}'\nx", [1, 2]),
+        ("f'{x:#x}{x:\"^9}{ {1: '}'}[1] }'\nx", [1, 2]),
+        ("fr'\\{x}\\'\\N{DASH}' rf'''\\{x}'\\''''\nx", [1, 2]),
+        ("f'a\\\nb{x # }\n}'\nx", [1, 4]),
+        ("f'''{x:\n}\n}'''\nx", [1, 4]),
+        # what is no Python, or not all of it
+        ("  x\n y", None),
+        ("'''", None),
+        ("'a\n'", None),
+        ("f'{x", None),
+        ("f'{x:", None),
+        ("f'a\n'", None),
+        ("f'''a", None),
+        ("f(", None),
+        ("f'{(}'", None),
+        ("\\", [1]),
+    ],
+)
+def test_statements_start_where_nothing_is_continued(source, starts):
+    assert find_starts(source) == (None if starts is None else frozenset(starts))
+
+
+@pytest.mark.parametrize("module", [argparse, ast, dis, inspect, tokenize, typing], ids=lambda module: module.__name__)
+def test_statements_start_where_the_tokenizer_of_python_says(module):
+    source, found, fresh = inspect.getsource(module), set(), True
+    between = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NEWLINE:
+            fresh = True
+        elif fresh and token.type not in between:
+            found.add(token.start[0])
+            fresh = False
+    assert find_starts(source) == found
+
+
+@pytest.mark.parametrize("before", ["", "return [", "f'{", 'f"'])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "$",
+        "? ",
+        "\\",
+        "\\\n",
+        "é,",
+        "x\n",
+        "(",
+        "()",
+        "'",
+        '"',
+        "'''",
+        "f'{",
+        "f'{x:",
+        "f'{{",
+        "f'\\",
+        ":",
+        "a.",
+        "#\n",
+    ],
+)
+def test_looking_for_statements_takes_no_longer_than_the_source_is_long(piece, before):
+    """Rule: linear; a line of 160 kB, which takes the tokenizer of Python 3.12 minutes, takes milliseconds."""
+    source = before + piece * (100_000 // len(piece))
+    began = time.perf_counter()
+    find_starts(source)
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("return f\"{'''\na\n'''}\"", "\na\n"),
+        ("return f'{'''\na'''}'", "\na"),
+        ("x = 2\nreturn f'{x:>{\n4\n}}'", "   2"),
+        ("x = 1\n\\\nreturn x", 1),
+    ],
+)
+async def test_what_is_continued_is_left_as_it_is(source, value):
+    async with MontyRuntime().serve() as run:
+        assert json.loads((await run(program(source))).value) == value
 
 
 @pytest.mark.parametrize(

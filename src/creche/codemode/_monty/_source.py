@@ -6,12 +6,12 @@ Monty, so ``ToolCallError`` is an exception of its own that nothing raises but t
 ``__getattr__``: a tool is an attribute that is set.
 """
 
-import io
-import tokenize
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import attrs
+
+from ._lines import find_starts
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
@@ -91,27 +91,11 @@ def wrap(source: str) -> Wrapped:
     """
     source = source.replace("\r\n", "\n").replace("\r", "\n")
     lines = source.split("\n")
-    try:
-        starts = _starts(source)
-    except (tokenize.TokenError, SyntaxError):
+    starts = find_starts(source)
+    if starts is None:
         return Wrapped(source, len(lines), 0)
     body = "\n".join([f" {line}" if number in starts else line for number, line in enumerate(lines, 1)])
     return Wrapped(f"{_HEAD}{body}{_TAIL}", len(lines), 1)
-
-
-def _starts(source: str) -> set[int]:
-    """Return the lines in which a statement starts: what a string or a bracket continues must not be indented."""
-    starts: set[int] = set()
-    fresh = True
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.INDENT and not starts:
-            raise SyntaxError("unexpected indent")
-        if token.type == tokenize.NEWLINE:
-            fresh = True
-        elif fresh and token.type not in {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT}:
-            starts.add(token.start[0])
-            fresh = False
-    return starts
 
 
 def sentence(error: "monty.MontyRuntimeError | monty.MontySyntaxError", wrapped: Wrapped, names: Iterable[str]) -> str:
@@ -121,9 +105,13 @@ def sentence(error: "monty.MontyRuntimeError | monty.MontySyntaxError", wrapped:
         said = said.replace(TOOL_ERROR, "ToolCallError", 1)
     if said.startswith("AttributeError: 'Tools' object has no attribute "):
         said += f"; there are: {', '.join(sorted(names))}"
-    if len(said) > _LONGEST:
-        said = f"{said[:_LONGEST]}..."
+    said = shortened(said)
     frames = error.traceback()
     # The prelude is what is fed first, the program second; what is raised in a tool is raised where it was called.
     inside = [frame for frame in frames if frame.filename != "<python-input-0>"]
     return f"{said} (line {wrapped.line(inside[-1].line)})" if inside else said
+
+
+def shortened(said: str) -> str:
+    """Return what a program had said as long as it is fit to be read."""
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
