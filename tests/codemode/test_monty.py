@@ -147,6 +147,132 @@ async def test_a_worker_that_ends_by_itself_is_killed_and_one_that_does_not_keep
         assert (await run(program("return 1"))).value == "1"
 
 
+async def test_a_worker_that_ends_while_its_program_waits_ends_the_program_at_once():
+    """Rule: nobody waits for a call, or sleeps, for the sake of a process that is gone."""
+
+    async def call(name, arguments):
+        began.set()
+        await trio.sleep_forever()
+
+    async with MontyRuntime().serve() as run:
+        for source in ("await tools.echo()", "import time\nprint('now')\ntime.sleep(1000)"):
+            began, ends = trio.Event(), []
+
+            async def keep(source=source, began=began, ends=ends):
+                ends.append(await run(program(source, call=call, emit=lambda _: began.set())))
+
+            with trio.fail_after(10):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(keep)
+                    await began.wait()
+                    for process in workers():
+                        os.kill(process, signal.SIGKILL)
+            [end] = ends
+            assert end.failure == "killed"
+            assert end.message.startswith("its process ended: ")
+        assert (await run(program("return 1"))).value == "1"
+
+
+@pytest.mark.parametrize("has_handles", [True, False])
+async def test_what_still_runs_when_serving_ends_is_killed(monkeypatch, has_handles):
+    """Rule: it ends at once, also where the kernel does not tell of processes that end.
+
+    A call that takes longer is waited for by who runs the program, and not by who leaves the runtime.
+    """
+    if not has_handles:
+        monkeypatch.delattr(os, "pidfd_open")
+    began, ends, left = [trio.Event() for _ in range(3)], [], trio.Event()
+
+    async def call(name, arguments):
+        began[0].set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await left.wait()
+
+    async def keep(number, source):
+        ends.append(await run(program(source, call=call, emit=lambda _: began[number].set())))
+
+    others = children()
+    sources = (
+        "await tools.echo()",
+        "print('now')\nwhile True:\n    pass",
+        "import time\nprint('now')\ntime.sleep(1000)",
+    )
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            async with MontyRuntime().serve() as run:
+                for number, source in enumerate(sources):
+                    nursery.start_soon(keep, number, source)
+                for event in began:
+                    await event.wait()
+                nursery.start_soon(keep, 0, "return 1")
+                await trio.lowlevel.checkpoint()  # until it is about to begin
+            assert children() <= others
+            left.set()
+    ends.append(await run(program("return 1")))
+    assert [(end.failure, end.message) for end in ends] == [
+        ("killed", "the runtime 'monty' is not served any more")
+    ] * 5
+
+
+async def test_arguments_that_are_too_long_raise_and_those_of_answered_calls_do_not_count():
+    """Rule: 4 MiB a call, 16 MiB in all calls without an answer."""
+    sentence = "the arguments of this call, or of all calls that are on their way, are too long"
+    edge = 4 * 1024 * 1024 - len('{"a": ""}')
+    source = """\
+import asyncio
+async def ask(size):
+    try:
+        await tools.echo(a="x" * size)
+    except ToolCallError as error:
+        return str(error)
+first = await asyncio.gather(*[ask(EDGE) for _ in range(5)])
+return [await ask(EDGE), await ask(EDGE + 1), await asyncio.gather(*[ask(EDGE) for _ in range(4)]), first]
+"""
+    asked = []
+
+    async def call(name, arguments):
+        asked.append(len(arguments))
+        await trio.lowlevel.checkpoint()
+        return "null"
+
+    async with MontyRuntime().serve() as run:
+        end = await run(program(source.replace("EDGE", str(edge)), call=call))
+    assert json.loads(end.value) == [None, sentence, [None] * 4, [None] * 4 + [sentence]]
+    assert asked == [4 * 1024 * 1024] * 9
+
+
+async def test_arguments_of_calls_over_the_limit_do_not_count():
+    source = """\
+for _ in range(6):
+    try:
+        await tools.echo(a="x" * 4_000_000)
+    except ToolCallError as error:
+        text = str(error)
+return text
+"""
+    async with MontyRuntime().serve() as run:
+        end = await run(program(source, calls=1))
+    assert end.value == '"a program may call tools 1 times, and this one has"'
+
+
+async def test_a_problem_that_a_program_makes_up_is_not_told_at_any_length():
+    source = """\
+global __json__
+class Own:
+    def dumps(self, value, **options):
+        raise ValueError("x" * 1_000_000)
+__json__ = Own()
+return 1
+"""
+    async with MontyRuntime().serve() as run:
+        end = await run(program(source))
+    assert end.failure == "invalid_output"
+    assert end.message == f"what it returned is no JSON: {'x' * 10_000}..."
+
+
 async def test_errors_name_the_line_of_the_program_and_of_no_other():
     source = "def inner():\n    '''\nof no\n    use\n'''\n    return {}['x']\n\nreturn inner()"
     async with MontyRuntime().serve() as run:

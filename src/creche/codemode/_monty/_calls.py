@@ -11,9 +11,8 @@ from creche._util import clean_text
 from creche.errors import ToolError
 
 from .._json import without_surrogates
-from .._runtime import Program
 from ._source import TOOL_ERROR
-from ._worker import Asked, Stopped
+from ._worker import Asked, Stopped, Worker
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class Calls:
     """The calls of one program."""
 
-    program: Program
+    worker: Worker
     nursery: trio.Nursery
     number: int = 0
     """Calls that were begun."""
@@ -33,6 +32,13 @@ class Calls:
     """What the program does not know yet, by number of the call."""
     came: trio.Event = attrs.field(init=False, factory=trio.Event)
     """Is set when there are results."""
+    ended: trio.Event = attrs.field(init=False, factory=trio.Event)
+    """Is set when the process has ended."""
+
+    def give_up(self) -> None:
+        """Wait for nothing any more, as the process has ended: the next turn says how."""
+        self.ended.set()
+        self.came.set()
 
     async def next_turn(self, stopped: Stopped) -> "Callable[[], monty.SyncSnapshot]":
         """Begin what the program asked for, wait, and return how it goes on."""
@@ -43,22 +49,23 @@ class Calls:
         snapshot = stopped.snapshot
         assert not isinstance(snapshot, monty.MontyComplete), "a program that ended does not go on"
         if isinstance(snapshot, monty.FunctionSnapshot):
-            await trio.sleep(stopped.pause)
+            with trio.move_on_after(stopped.pause):
+                await self.ended.wait()
             return partial(snapshot.resume, {"return_value": None})
         await self.came.wait()
         results, self.results, self.came = self.results, {}, trio.Event()
         return partial(snapshot.resume, results)
 
     def _begin(self, asked: Asked) -> None:
-        most = self.program.limits.calls
+        program = self.worker.program
         if not asked.name:
             self.nursery.start_soon(self._sleep, asked)
-        elif self.number == most:
-            message = f"a program may call tools {most} times, and this one has"
+        elif self.number == program.limits.calls:
+            message = f"a program may call tools {self.number} times, and this one has"
             self._settle(asked, {"exc_type": TOOL_ERROR, "message": message})
         else:
             self.number += 1
-            pending = self.program.call(asked.name, asked.arguments)  # here, for tasks begin in any order
+            pending = program.call(asked.name, asked.arguments)  # here, for tasks begin in any order
             self.nursery.start_soon(self._call, asked, pending)
 
     async def _sleep(self, asked: Asked) -> None:
@@ -74,5 +81,6 @@ class Calls:
             self._settle(asked, {"return_value": without_surrogates(value)})
 
     def _settle(self, asked: Asked, result: "monty.ExternalSettledResult") -> None:
+        self.worker.answered += asked.size
         self.results[asked.number] = result
         self.came.set()

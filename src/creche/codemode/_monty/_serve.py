@@ -15,7 +15,7 @@ from .._json import DEEPEST, is_readable
 from .._runtime import Program, ProgramEnd, RunProgram
 from ._calls import Calls
 from ._keeper import Keeper, open_keeper
-from ._source import sentence
+from ._source import sentence, shortened
 from ._worker import Worker
 
 if TYPE_CHECKING:
@@ -77,64 +77,119 @@ async def _serve() -> AsyncIterator[RunProgram]:
             await trio.to_thread.run_sync(pool.__enter__)
         except (OSError, RuntimeError, monty.MontyError) as error:
             raise PluginError(f"the workers of Monty do not start: {error}; run: pip install 'creche[code]'") from error
+        served = _Served(pool, keeper)
         try:
-            yield _Served(pool, keeper).run
+            yield served.run
         finally:
             with trio.CancelScope(shield=True):
+                await served.end()
                 await trio.to_thread.run_sync(pool.__exit__, None, None, None)
 
 
-@attrs.frozen(eq=False)
+class _NotStartedError(Exception):
+    """There is no process for a program; the sentence says why."""
+
+
+@attrs.define(eq=False)
 class _Served:
     """A runtime that is being served."""
 
     pool: "monty.Monty"
     keeper: Keeper
+    running: set[trio.CancelScope] = attrs.field(init=False, factory=set[trio.CancelScope])
+    """Of each program that runs, what cancels it when this ends."""
+    workers: int = 0
+    """Processes that have been asked for and have not ended yet."""
+    has_ended: bool = False
+    gone: trio.Event = attrs.field(init=False, factory=trio.Event)
+    """Is set when this has ended and the last worker, too."""
 
     async def run(self, program: Program, /) -> ProgramEnd:
         """Run one program, as `creche.codemode.RunProgram` says."""
+        await trio.lowlevel.checkpoint()
+        with trio.CancelScope() as scope:
+            if self.has_ended:
+                scope.cancel()
+            self.running.add(scope)
+            try:
+                return await self._run(program)
+            finally:
+                self.running.remove(scope)
+        return ProgramEnd(failure="killed", message="the runtime 'monty' is not served any more")
+
+    async def end(self) -> None:
+        """End what runs, and return when every worker has ended. Calls that take longer are not waited for."""
+        self.has_ended = True
+        for scope in self.running:
+            scope.cancel()
+        if self.workers:
+            await self.gone.wait()
+
+    async def _run(self, program: Program) -> ProgramEnd:
+        try:
+            # In this order: the process ends before the calls are waited for.
+            async with open_hidden_nursery("a program in Monty") as nursery, self._open_worker(program) as worker:
+                return await _compute(worker, nursery)
+        except _NotStartedError as error:
+            return ProgramEnd(failure="killed", message=str(error))
+
+    @asynccontextmanager
+    async def _open_worker(self, program: Program) -> AsyncIterator[Worker]:
+        """Have a process for a program, which has ended when the block is left.
+
+        Raises:
+          _NotStartedError: It could not be started.
+        """
+        self.workers += 1
+        try:
+            worker = await self._start(program)
+            try:
+                if not self.keeper.watch(worker.process):
+                    raise _NotStartedError("the process that ends the others is gone; serve the runtime again")
+                yield worker
+            finally:
+                worker.kill()
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(worker.close)
+                self.keeper.forget(worker.process)
+        finally:
+            self.workers -= 1
+            if self.has_ended and not self.workers:
+                self.gone.set()
+
+    async def _start(self, program: Program) -> Worker:
         import pydantic_monty as monty
 
-        await trio.lowlevel.checkpoint()
         try:
             token = trio.lowlevel.current_trio_token()
-            worker = await trio.to_thread.run_sync(Worker.open, self.pool, program, token)
+            return await trio.to_thread.run_sync(Worker.open, self.pool, program, token)
         except (OSError, RuntimeError, monty.MontyError) as error:
-            return ProgramEnd(failure="killed", message=f"no process could be started: {error}")
-        try:
-            if not self.keeper.watch(worker.process):
-                return ProgramEnd(
-                    failure="killed", message="the process that ends the others is gone; serve the runtime again"
-                )
-            end = await self._run(worker)
-            return _too_much(worker) if worker.flooded else end
-        finally:
-            worker.kill()
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(worker.close)
-            self.keeper.forget(worker.process)
+            raise _NotStartedError(f"no process could be started: {error}") from error
 
-    async def _run(self, worker: Worker) -> ProgramEnd:
-        import pydantic_monty as monty
 
-        try:
-            async with open_hidden_nursery("a program in Monty") as nursery:
-                nursery.start_soon(worker.kill_in_the_end)
-                calls = Calls(worker.program, nursery)
-                turn = worker.begin
-                while True:
-                    stopped = await worker.turn(turn)
-                    if isinstance(stopped.snapshot, monty.MontyComplete):
-                        return _ended(worker, stopped.snapshot.output)
-                    turn = partial(worker.go, await calls.next_turn(stopped))
-        except monty.MontyError as error:
-            await trio.lowlevel.checkpoint_if_cancelled()  # then it was we who killed it
-            return _failed(worker, error)
+async def _compute(worker: Worker, nursery: trio.Nursery) -> ProgramEnd:
+    """Run a program to its end, turn by turn."""
+    import pydantic_monty as monty
+
+    calls = Calls(worker, nursery)
+    nursery.start_soon(worker.watch, calls.give_up)
+    turn = worker.begin
+    try:
+        while True:
+            stopped = await worker.turn(turn)
+            if isinstance(stopped.snapshot, monty.MontyComplete):
+                return _ended(worker, stopped.snapshot.output)
+            turn = partial(worker.go, await calls.next_turn(stopped))
+    except monty.MontyError as error:
+        await trio.lowlevel.checkpoint_if_cancelled()  # then it was we who killed it
+        return _failed(worker, error)
 
 
 def _ended(worker: Worker, output: object) -> ProgramEnd:
     """Return how a program came out that ran to its end; the output is what ``__end__`` of the prelude made."""
     match output:
+        case _ if worker.flooded:
+            return _too_much(worker)
         case None:
             return ProgramEnd()
         case str(value) if worker.used + len(value.encode()) > worker.program.limits.output:
@@ -142,7 +197,7 @@ def _ended(worker: Worker, output: object) -> ProgramEnd:
         case str(value) if is_readable(value):
             return ProgramEnd(value=value)
         case [str(problem)]:
-            return ProgramEnd(failure="invalid_output", message=f"what it returned is no JSON: {problem}")
+            return ProgramEnd(failure="invalid_output", message=f"what it returned is no JSON: {shortened(problem)}")
         case _:
             return ProgramEnd(
                 failure="invalid_output", message=f"what it returned is no JSON, or nested more than {DEEPEST} deep"
@@ -153,6 +208,8 @@ def _failed(worker: Worker, error: "monty.MontyError") -> ProgramEnd:
     """Return how a program came out that did not run to its end."""
     import pydantic_monty as monty
 
+    if worker.flooded:
+        return _too_much(worker)
     late = f"it computed for more than {worker.program.limits.seconds:g} s"
     if isinstance(error, monty.MontyRuntimeError | monty.MontySyntaxError):
         message = sentence(error, worker.wrapped, worker.program.tools)

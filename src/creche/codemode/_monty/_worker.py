@@ -17,14 +17,15 @@ import outcome
 import trio
 
 from .._json import DEEPEST, is_readable
-from .._runtime import Program
-from ._source import CALL, Wrapped, prelude, wrap
+from .._runtime import LONGEST_ARGUMENTS, MOST_ARGUMENTS, Program
+from ._source import CALL, TOOL_ERROR, Wrapped, prelude, wrap
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
 _STEPS_A_CALL = 4  # turns between a program and us; a call needs two
 _STEPS = 10_000  # for names it looks up, and for sleep
+_TOO_LONG = "the arguments of this call, or of all calls that are on their way, are too long"
 
 
 @attrs.frozen
@@ -34,6 +35,8 @@ class Asked:
     number: int
     name: str
     arguments: str
+    size: int = 0
+    """Bytes of the arguments."""
     seconds: float = 0.0
 
 
@@ -70,6 +73,10 @@ class Worker:
     """Whether the process is known to have ended."""
     computed: float = 0.0
     """Seconds for which it computed."""
+    asked: int = 0
+    """Bytes of the arguments of all calls until now; counted in the threads."""
+    answered: int = 0
+    """Bytes of those that were answered; counted in the thread of trio, which runs at the same time."""
 
     # ------------------------------------------------------------ in the thread of trio
 
@@ -80,7 +87,7 @@ class Worker:
     async def turn(self, compute: "Callable[[], Stopped]") -> "Stopped":
         """Compute in a thread until the program stops, and emit what it prints meanwhile.
 
-        A cancellation is for `kill_in_the_end` to see: the thread has to be out of the session before anybody goes on.
+        A cancellation is for `watch` to see: the thread has to be out of the session before anybody goes on.
         `trio.to_thread.run_sync` does as much, at three times the cost, which a program pays for each call.
 
         Raises:
@@ -108,12 +115,24 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process, signal.SIGKILL)
 
-    async def kill_in_the_end(self) -> None:
-        """Kill the process when this task is cancelled, be it because the program is over."""
+    async def watch(self, ended: Callable[[], None]) -> None:
+        """Tell when the process has ended, where the kernel tells us, and kill it when this task is cancelled.
+
+        It is cancelled when the program is over, too.
+        """
+        handle = None
+        with contextlib.suppress(AttributeError, OSError):  # only Linux has it; elsewhere the next turn finds out
+            handle = os.pidfd_open(self.process)
         try:
-            await trio.sleep_forever()
+            if handle is None:
+                await trio.sleep_forever()
+            else:
+                await trio.lowlevel.wait_readable(handle)
+                ended()
         finally:
             self.kill()
+            if handle is not None:
+                os.close(handle)
 
     # ------------------------------------------------------------ in a thread
 
@@ -176,15 +195,30 @@ class Worker:
         if snapshot.is_os_function:
             if name != "asyncio.sleep":
                 return snapshot.resume_not_handled()
-            asked.append(Asked(snapshot.call_id, "", "", _seconds(args)))
+            asked.append(Asked(snapshot.call_id, "", "", seconds=_seconds(args)))
         elif name != CALL:
             return snapshot.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
-        elif not _is_call(args, self.program.tools):
-            problem = f"the arguments of a tool are JSON, nested no more than {DEEPEST} deep"
-            return snapshot.resume({"exc_type": "ValueError", "message": problem})
         else:
-            asked.append(Asked(snapshot.call_id, *args))
+            call = self._see_call(snapshot.call_id, args)
+            if not isinstance(call, Asked):
+                return snapshot.resume(call)
+            asked.append(call)
         return snapshot.resume({"future": ...})
+
+    def _see_call(self, number: int, args: tuple[object, ...]) -> "Asked | monty.ExternalExceptionData":
+        """Return the call that the arguments of `CALL` are, or what it raises; a program can call it by itself."""
+        match args:
+            case (str(name), str(arguments)) if name in self.program.tools:
+                size = len(arguments.encode())
+                if size > LONGEST_ARGUMENTS or self.asked - self.answered + size > MOST_ARGUMENTS:
+                    return {"exc_type": TOOL_ERROR, "message": _TOO_LONG}
+                if arguments.startswith("{") and is_readable(arguments):
+                    self.asked += size
+                    return Asked(number, name, arguments, size)
+            case _:
+                pass
+        problem = f"the arguments of a tool are JSON, nested no more than {DEEPEST} deep"
+        return {"exc_type": "ValueError", "message": problem}
 
     def _print(self, _: str, text: str) -> None:
         if self.flooded:
@@ -200,15 +234,6 @@ class Worker:
             self.token.run_sync_soon(self.wake)
         if self.flooded:
             self.kill()  # an exception in here would not end a program that goes on printing
-
-
-def _is_call(args: tuple[object, ...], tools: frozenset[str]) -> bool:
-    """Whether arguments of `CALL` are what the prelude gives; a program can call it by itself."""
-    match args:
-        case (str(name), str(arguments)):
-            return name in tools and arguments.startswith("{") and is_readable(arguments)
-        case _:
-            return False
 
 
 def _seconds(args: tuple[object, ...]) -> float:
