@@ -90,6 +90,23 @@ async def _gives_surrogates(run, program):
     return attrs.evolve(end, value='"\ud800"') if end.value == '"\ufffd"' else end
 
 
+async def _takes_refused_arguments_for_sent(run, program):
+    return await run(
+        attrs.evolve(program, source=program.source.replace("sizes.append(str(error))", "sizes.append(size)"))
+    )
+
+
+async def _ends_well_when_it_is_not_served(run, program):
+    end = await run(program)
+    return ProgramEnd() if "not served" in end.message else end
+
+
+async def _chokes_on_the_highest_limits(run, program):
+    if program.limits.memory == 2**40:
+        raise OverflowError("int too big to convert")
+    return await run(program)
+
+
 WRONG = {
     _forgets_null: "null is a value, nothing is none",
     _prints_late: "what is printed before a call is emitted before it",
@@ -101,6 +118,9 @@ WRONG = {
     _has_no_limit_of_calls: "a call over the limit raises in the program",
     _ends_late: "a program that is cancelled ends in 0.1 s",
     _swallows_cancellation: "a program that is cancelled raises trio.Cancelled",
+    _takes_refused_arguments_for_sent: "arguments of 5 MB raise a ToolCallError in the program",
+    _ends_well_when_it_is_not_served: "this program fails with killed",
+    _chokes_on_the_highest_limits: "running a program raises nothing but cancellation",
     _gives_surrogates: "a text has no lone surrogates",
 }
 

@@ -1,7 +1,9 @@
 """The checks of a code runtime that are about limits and cancellation: whatever a program does, it ends in time."""
 
 from collections.abc import Callable
+from typing import cast
 
+import attrs
 import trio
 
 from creche.codemode import CodeLimits
@@ -25,9 +27,24 @@ async def check_limits(bench: Bench) -> None:
     """Check that limits hold and that cancellation is prompt."""
     await _check_output(bench)
     await _check_calls(bench)
+    await _check_arguments(bench)
     await _check_cancelled(bench)
     await _check_memory(bench)
     await _check_seconds(bench)
+    await _check_extremes(bench)
+
+
+async def _check_extremes(bench: Bench) -> None:
+    """Rule: whatever limits there can be, none of them is too much for a runtime."""
+    most = CodeLimits(memory=2**40, output=2**30, calls=1_000_000, seconds=1_000_000)
+    outcome = await bench("print('x')\nreturn await tools.echo(a=1)", limits=most)
+    assert outcome.value == {"a": 1}, f"a program runs with the highest limits:\n{outcome}"
+    least = CodeLimits(memory=1, output=1, calls=0, seconds=0.0)
+    await bench("return 1", limits=least)
+    began = trio.current_time()
+    outcome = await bench("while True:\n    pass", limits=attrs.evolve(least, seconds=0.001))
+    assert outcome.end.failure, f"a program has an end with the lowest limits:\n{outcome}"
+    assert trio.current_time() - began < LATE, f"a limit of a millisecond is kept:\n{outcome}"
 
 
 async def _check_seconds(bench: Bench) -> None:
@@ -106,6 +123,53 @@ async def _check_calls(bench: Bench) -> None:
     assert len(tools.asked) == limits.calls, f"a call over the limit is not made:\n{outcome}"
     source = "import asyncio\nawait asyncio.gather(*[tools.echo(number=number) for number in range(5)])"
     (await bench(source, limits=limits)).failed("exception", words=("3",))
+
+
+async def _check_arguments(bench: Bench) -> None:
+    """Rule: arguments of 4 MiB a call, and of 16 MiB in all calls without an answer, fit; more raises in the program."""
+    source = """
+        sizes = []
+        for size in (3_000_000, 5_000_000, 3_000_000):
+            try:
+                await tools.count(text="x" * size)
+                sizes.append(size)
+            except ToolCallError as error:
+                sizes.append(str(error))
+        return sizes
+    """
+    tools = Tools()
+    asked: list[int] = []
+
+    async def count(arguments: dict[str, object]) -> object:
+        asked.append(len(str(arguments["text"])))
+        if arguments.get("meet"):
+            await tools.meet({"count": 5})
+        return None
+
+    tools.extra = {"count": count}
+    outcome = await bench(source, tools=tools)
+    before, refused, after = cast("list[object]", outcome.value)
+    fits = f"arguments of 3 MB fit, also after others that did not:\n{outcome}"
+    assert (before, after) == (3_000_000, 3_000_000), fits
+    assert isinstance(refused, str), f"arguments of 5 MB raise a ToolCallError in the program:\n{outcome}"
+    assert asked == [3_000_000] * 2, f"a call whose arguments are too long is not made:\n{outcome}"
+    source = """
+        import asyncio
+        async def count():
+            try:
+                return await tools.count(text="x" * 3_000_000, meet=True)
+            except ToolCallError:
+                return "refused"
+        done = await asyncio.gather(*[count() for _ in range(5)])
+        while "refused" not in done:
+            done += await asyncio.gather(*[count() for _ in range(6)])
+        return done
+    """
+    asked.clear()
+    outcome = await bench(source, tools=tools)
+    answers = [*[None] * 10, "refused"]
+    assert outcome.value == answers, f"of calls with 3 MB each, five fit at a time:\n{outcome}"
+    assert len(asked) == answers.index("refused"), f"a call whose arguments are too long is not made:\n{outcome}"
 
 
 async def _check_cancelled(bench: Bench) -> None:

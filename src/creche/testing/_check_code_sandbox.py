@@ -9,8 +9,9 @@ from pathlib import Path
 
 import trio
 
-from creche.codemode import CodeRuntime
+from creche.codemode import CodeLimits, CodeRuntime
 
+from ._check_code_limits import PROMPT
 from ._code_bench import Bench, Outcome, Tools
 
 _REACHES = {
@@ -23,11 +24,17 @@ _REACHES = {
     "a variable by getenv": "import os\n    print(os.getenv({variable!r}))",
     "its environment": "with open('/proc/self/environ') as file:\n        print(file.read())",
 }
+_AT_WORK = (
+    "print('now')\nwhile True:\n    pass",
+    "await tools.wait()",
+    "import time\nprint('now')\nawait tools.echo()\ntime.sleep(1000)",
+)
 
 
 async def check_sandbox(runtime: CodeRuntime) -> None:
     """Check that programs share nothing, reach nothing, and leave no process behind."""
     before = children()
+    await _check_end(runtime)
     async with runtime.serve() as run:
         bench = Bench(run)
         await _check_apart(bench)
@@ -37,6 +44,36 @@ async def check_sandbox(runtime: CodeRuntime) -> None:
             await bench("print('now')\nwhile True:\n    pass", on_print=lambda _: scope.cancel())
     left = children() - before
     assert not left, f"when serve() is left every process has ended, but these are there: {sorted(left)}"
+
+
+async def _check_end(runtime: CodeRuntime) -> None:
+    """Rule: when the runtime is served no more, what runs ends at once as killed, and nothing begins."""
+    outcomes, tools, there = list[Outcome](), Tools(), list[trio.Event]()
+
+    async def hang(arguments: dict[str, object]) -> object:
+        there[-1].set()
+        return await tools.hang(arguments)
+
+    async def keep(bench: Bench, source: str) -> None:
+        limits, is_there = CodeLimits(seconds=20.0), there[-1]
+        outcome = await bench.once(source, tools=tools, limits=limits, on_print=lambda _: is_there.set())
+        outcomes.append(outcome)
+
+    tools.extra = {"wait": hang}
+    async with trio.open_nursery() as nursery:
+        async with runtime.serve() as run:
+            for source in _AT_WORK:
+                there.append(trio.Event())
+                nursery.start_soon(keep, Bench(run), source)
+                with trio.fail_after(20):
+                    await there[-1].wait()
+        began = trio.current_time()
+    took = trio.current_time() - began
+    outcomes.append(await Bench(run).once("return 1", tools=Tools(), limits=CodeLimits(), on_print=None))
+    for outcome in outcomes:
+        outcome.failed("killed")
+    assert took < PROMPT, f"what runs when serve() is left ends in {PROMPT} s, not in {took:.3f} s"
+    assert not tools.hanging, "no call is under way when its program is over"
 
 
 async def _check_apart(bench: Bench) -> None:
