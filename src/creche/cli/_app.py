@@ -15,7 +15,8 @@ from creche.session import JsonlStore
 from ._demo import survey
 from ._ending import FAILED, INTERRUPTED, USAGE, complain, problem_with, tell, write_line
 from ._progress import Progress
-from ._run import EPILOGUE, run
+from ._prompt import EPILOGUE as PROMPT_EPILOGUE, prompt
+from ._run import EPILOGUE as RUN_EPILOGUE, run
 from ._state import sessions_folder
 
 app = cyclopts.App(
@@ -26,7 +27,8 @@ app = cyclopts.App(
         "`creche run` gives a task to a real model."
     ),
 )
-app.command(run, help_epilogue=EPILOGUE)
+app.command(run, help_epilogue=RUN_EPILOGUE)
+app.command(prompt, help_epilogue=PROMPT_EPILOGUE)
 
 
 @app.command

@@ -20,7 +20,8 @@ def tell(text: str) -> int:
     if (code := check_stdout()) is not None:
         return code
     try:
-        sys.stdout.write(text)
+        encoding = sys.stdout.encoding
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
         # What is left in the buffer would fail once more when the interpreter closes it.
@@ -72,3 +73,17 @@ def problem_with(folder: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def check_folder(folder: str) -> str:
+    """Return the absolute path of a folder that can be worked in.
+
+    Raises:
+      WrongUsage: It cannot be read.
+    """
+    if problem := problem_with(folder):
+        raise WrongUsage(f"cannot work in {folder!r}: {problem}")
+    try:
+        return os.path.abspath(folder)
+    except OSError as error:  # the working directory is gone
+        raise WrongUsage(f"cannot work in {folder!r}: {error.strerror}") from None

@@ -67,6 +67,14 @@ class Job:
     """What the agents may do."""
 
 
+def plugins_for(folder: str, powers: Powers) -> list[Plugin]:
+    """Return what gives agents their tools."""
+    plugins = [files(folder, write=powers.write), delegation()]
+    if powers.shell:
+        plugins.append(shell(folder, ask=not powers.yes))
+    return plugins
+
+
 async def work(job: Job, progress: Progress, console: Console | None) -> Reply | None:
     """Let a lead work on a task and return its reply.
 
@@ -96,9 +104,8 @@ async def work(job: Job, progress: Progress, console: Console | None) -> Reply |
 
 
 async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
-    plugins = [files(job.folder, write=job.powers.write), delegation()]
+    plugins = plugins_for(job.folder, job.powers)
     if job.powers.shell:
-        plugins.append(shell(job.folder, ask=not job.powers.yes))
         plugins += _approvers(job, console)
     if job.choice.fallbacks:
         plugins.append(fallback(*job.choice.fallbacks))

@@ -27,9 +27,9 @@ from ._ending import (
     TERMINATED,
     USAGE,
     WrongUsage,
+    check_folder,
     check_stdout,
     complain,
-    problem_with,
     tell,
     unread,
 )
@@ -98,7 +98,7 @@ def run(
     try:
         job = Job(
             _read_task(task),
-            folder=_check_folder(folder),
+            folder=check_folder(folder),
             choice=choose_models(model, fallback or (), base_url),
             options=ModelOptions(effort, max_tokens=_check_number("--max-tokens", max_tokens)),
             requests=_check_number("--max-requests", max_requests) or max_requests,
@@ -121,15 +121,6 @@ def _read_task(task: str) -> str:
     if not task.strip():
         raise WrongUsage("the task is empty")
     return task
-
-
-def _check_folder(folder: str) -> str:
-    if problem := problem_with(folder):
-        raise WrongUsage(f"cannot work in {folder!r}: {problem}")
-    try:
-        return os.path.abspath(folder)
-    except OSError as error:  # the working directory is gone
-        raise WrongUsage(f"cannot work in {folder!r}: {error.strerror}") from None
 
 
 def _check_log(log: str | None) -> Path:

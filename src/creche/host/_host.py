@@ -88,11 +88,13 @@ class Host(metaclass=NoPublicConstructor):
         """The shared registry."""
         self.registrar: Registrar = registrar
         """Writes globally, for the host."""
+        self.presets: StandingPresets = presets
+        """The mounted presets; ``host.presets.get("reviewer").scope`` is the scope that agents are composed under."""
+        self.model: Model | str | None = model
+        """What agents ask that name no model."""
         self._mounts = mounts
         self._nursery = nursery
         self._store = store
-        self._presets = presets
-        self._model = model
         self._budget = budget
         self._life = Life("the host")
         self._lives: dict[str, Life] = {}
@@ -207,7 +209,7 @@ class Host(metaclass=NoPublicConstructor):
                 made = decide_composition(
                     spec,
                     parent=parent,
-                    standing=None if preset is None else self._presets.get(preset),
+                    standing=None if preset is None else self.presets.get(preset),
                     header=None if session is None else session.header,
                     registry=self.registry,
                     host=self._budget,
@@ -229,7 +231,7 @@ class Host(metaclass=NoPublicConstructor):
         async with self._store.open_journal(header) if parent is None else nullcontext(parent.journal) as journal:
             try:
                 mounted = await self._set_up(made.spec, scope)
-                route, settings = decide_route(made, registry=self.registry, scope=scope, host=self._model)
+                route, settings = decide_route(made, registry=self.registry, scope=scope, host=self.model)
                 self.keep_open(route.model)
                 life.check_above()
                 if parent is not None:

@@ -1,0 +1,142 @@
+"""What ``MODULE:NAME`` names: presets, or a host, of a program of the user's.
+
+Rule 1: the module is found as ``python -m`` would find it, in the working directory first, and runs when it is imported.
+Rule 2: whatever the user's code raises is told in one sentence, with the line it came from.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import ModuleType
+from typing import cast
+
+import attrs
+
+from creche.host import open_host
+from creche.models import ScriptedModel
+from creche.presets import Preset
+
+from ._ending import WrongUsage
+
+KINDS = "Preset, list of presets or open_host(...), nor a function without arguments that returns one of these"
+
+
+class UserCodeFailed(Exception):  # noqa: N818 - raised as a statement about what the user wrote
+    """The user's own code raised something; the message is a sentence for who wrote it."""
+
+
+@attrs.frozen(eq=False)
+class Named:
+    """What was named."""
+
+    host: AbstractAsyncContextManager[object]
+    """A host that is not open yet, or something that takes its place."""
+    preset: str | None = attrs.field(kw_only=True)
+    """Name of the preset that is meant; ``None`` is the host's global layer."""
+
+
+def find_named(text: str) -> Named:
+    """Return what ``MODULE:NAME`` or ``MODULE:NAME:PRESET`` names.
+
+    Raises:
+      WrongUsage: There is no such thing, or it is of another kind.
+      UserCodeFailed: The module, or the function that it names, raised something.
+    """
+    module_name, name, wanted = _split(text)
+    module = _import(module_name)
+    found = _look_up(module, name)
+    if callable(found) and not isinstance(found, AbstractAsyncContextManager):
+        found = _call(found, f"{module_name}.{name}()")
+    if isinstance(found, AbstractAsyncContextManager):
+        return Named(cast("AbstractAsyncContextManager[object]", found), preset=wanted)
+    presets = _as_presets(found)
+    if presets is None:
+        if inspect.iscoroutine(found):
+            found.close()  # else Python complains of it too, later and elsewhere
+        raise WrongUsage(f"{module_name}:{name} is no {KINDS}, but {found!r:.200}")
+    return Named(open_host(model=ScriptedModel({}), presets=presets), preset=_choose(presets, wanted, text))
+
+
+def _split(text: str) -> tuple[str, str, str | None]:
+    module, _, rest = text.partition(":")
+    name, colon, preset = rest.partition(":")
+    if not module or not name or (colon and not preset):
+        raise WrongUsage(
+            f"{text!r} is not of the form MODULE:NAME or MODULE:NAME:PRESET, such as team:PRESETS:reviewer"
+        )
+    return module, name, preset if colon else None
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        here = os.getcwd()
+    except OSError as error:
+        raise WrongUsage(f"module {name!r} cannot be found: the working directory is gone ({error.strerror})") from None
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise WrongUsage(f"there is no module {error.name!r} in {here!r}, nor among what is installed") from None
+        raise UserCodeFailed(f"module {name!r} cannot be imported: {said(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise UserCodeFailed(f"module {name!r} cannot be imported: {said(error)}") from error
+
+
+def _look_up(module: ModuleType, name: str) -> object:
+    found: object = getattr(module, name, _MISSING)
+    if found is _MISSING:
+        fitting = [each for each, value in vars(module).items() if _as_presets(value)]
+        names = f"it has the presets {', '.join(fitting)}" if fitting else "it has no presets, either"
+        raise WrongUsage(f"module {module.__name__!r} ({module.__file__}) has no {name!r}; {names}")
+    return found
+
+
+_MISSING = object()
+
+
+def _call(function: Callable[..., object], label: str) -> object:
+    try:
+        found = function()
+        return list(cast("Iterator[object]", found)) if inspect.isgenerator(found) else found
+    except (Exception, SystemExit) as error:
+        raise UserCodeFailed(f"{label} failed: {said(error)}") from error
+
+
+def _as_presets(found: object) -> list[Preset] | None:
+    """Return presets as a list, ``None`` if it is something else."""
+    if isinstance(found, Preset):
+        return [found]
+    if isinstance(found, Mapping):
+        found = list(cast("Mapping[object, object]", found).values())
+    if not isinstance(found, list | tuple):
+        return None
+    given = cast("Sequence[object]", found)
+    presets = [each for each in given if isinstance(each, Preset)]
+    return presets if presets and len(presets) == len(given) else None
+
+
+def _choose(presets: list[Preset], wanted: str | None, text: str) -> str:
+    names = [preset.name for preset in presets]
+    if wanted is None:
+        if len(names) > 1:
+            raise WrongUsage(
+                f"{text} has {len(names)} presets: {', '.join(names)}; say which, as in {text}:{names[-1]}"
+            )
+        return names[0]
+    if wanted not in names:
+        raise WrongUsage(f"{text.rpartition(':')[0]} has no preset {wanted!r}; it has: {', '.join(names)}")
+    return wanted
+
+
+def said(error: BaseException) -> str:
+    """Return what somebody's code raised, and where, on one line."""
+    text = " ".join(str(error).split())
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames[1:] else ""
+    return f"{type(error).__name__}{': ' if text else ''}{text}{where}"
