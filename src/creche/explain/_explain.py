@@ -35,7 +35,7 @@ async def explain_prompt(registry: Registry, context: AssembleContext) -> Prompt
     trial = await try_assembling(registry, context)
     sections, contexts = explain_sections(trial), explain_contexts(trial)
     problems = list(trial.problems)
-    problems += [each.note for each in (*sections, *contexts) if each.state == "failed" and each.note not in problems]
+    problems += [each.problem for each in (*sections, *contexts) if each.problem and each.problem not in problems]
     presentations = registry.read(PRESENTATIONS, scope)
     return PromptReport(
         chain=scope_chain_of(scope),
@@ -50,6 +50,7 @@ async def explain_prompt(registry: Registry, context: AssembleContext) -> Prompt
         presented_by=place_of(presentations[-1]) if presentations else None,
         suppressed_by=places_of(trial.suppressed_by),
         wrappers=places_of(trial.wrappers),
+        wrapped=trial.wrapped,
         problems=tuple(problems),
         findings=find_misplaced(registry, context, trial),
     )

@@ -1,11 +1,14 @@
 """A report for programs: the same keys always, in this order. A scope is its label, ``null`` the global layer."""
 
 import json
+import sys
 from collections.abc import Iterable
 
 from creche.messages import ToolSchema
 
 from ._report import Explained, Finding, PieceReport, Place, PromptReport, Rule, ToolReport, VariableReport
+
+_LARGEST = sys.float_info.max  # a whole number may be longer than Python writes out
 
 
 def report_as_json(report: PromptReport) -> dict[str, object]:
@@ -24,6 +27,7 @@ def report_as_json(report: PromptReport) -> dict[str, object]:
         "presentation": {"mode": report.mode, **_place(report.presented_by)},
         "suppressed_by": _places(report.suppressed_by),
         "wrappers": _places(report.wrappers),
+        "wrapped": report.wrapped,
         "problems": list(report.problems),
         "findings": [_finding(each) for each in report.findings],
     }
@@ -45,17 +49,18 @@ def _places(places: Iterable[Place]) -> list[dict[str, object]]:
 
 def _piece(piece: PieceReport) -> dict[str, object]:
     return _explained(piece) | {
-        "order": piece.order,
+        "order": min(max(piece.order, -_LARGEST), _LARGEST),
         "state": piece.state,
         "tokens": piece.tokens,
         "text": piece.text,
         "interpolate": piece.interpolate,
         "complete": piece.complete,
+        "problem": piece.problem,
     }
 
 
 def _variable(variable: VariableReport) -> dict[str, object]:
-    return _explained(variable) | {"value": variable.value}
+    return _explained(variable) | {"value": variable.value, "problem": variable.problem}
 
 
 def _tool(tool: ToolReport) -> dict[str, object]:

@@ -16,7 +16,7 @@ from creche.prompt import (
 )
 from creche.scope import Registration
 
-from ._report import PieceReport, PieceState, Place, VariableReport, place_of, places_of
+from ._report import PieceReport, PieceState, VariableReport, place_of, places_of
 from ._trial import Evaluated, Trial
 
 ADDED = "a wrapper added it"
@@ -49,8 +49,14 @@ def explain_variables(trial: Trial) -> tuple[VariableReport, ...]:
 def _variable(name: str, source: Evaluated | None, value: str | None) -> VariableReport:
     if source is None:
         return VariableReport(name, place=None, note=ADDED, value=value)
-    note = source.failure or (CHANGED if value != source.value else "")
-    return VariableReport(name, place=place_of(source.by), shadows=places_of(source.shadowed), note=note, value=value)
+    return VariableReport(
+        name,
+        place=place_of(source.by),
+        shadows=places_of(source.shadowed),
+        note=CHANGED if value != source.value else "",
+        value=value,
+        problem=source.failure,
+    )
 
 
 # ---------------------------------------------------------------- sections and runtime contexts
@@ -63,11 +69,11 @@ def _explain(
     unmet = {(str(each.by.name), each.by.scope): each for each in evaluated}
     reports = [_shown(assembly, piece, unmet.pop((piece.name, piece.origin.scope), None)) for piece in pieces]
     for each in unmet.values():
-        state, note = missing
         if each.failure:
-            state, note = "failed", each.failure
-        text = "" if each.piece is None else each.piece.text
-        report = _report(_origin_of(each.by), each, state=state, note=note, text=text)
+            report = _report(_origin_of(each.by), each, state="failed", problem=each.failure)
+        else:
+            text = "" if each.piece is None else each.piece.text
+            report = _report(_origin_of(each.by), each, state=missing[0], note=missing[1], text=text)
         behind = [at for at, other in enumerate(reports) if (other.order, other.name) > (report.order, report.name)]
         reports.insert(behind[0] if behind else len(reports), report)
     return tuple(reports)
@@ -79,7 +85,7 @@ def _shown(assembly: PromptAssembly, piece: Piece, source: Evaluated | None) -> 
     try:
         text = _render(assembly, piece)
     except PromptError as error:
-        return _report(piece.origin, source, state="failed", note=str(error), text=piece.text)
+        return _report(piece.origin, source, state="failed", note=note, text=piece.text, problem=str(error))
     return _report(piece.origin, source, state="shown" if text else "empty", note=note, text=text)
 
 
@@ -94,10 +100,18 @@ def _render(assembly: PromptAssembly, piece: Piece) -> str:
     return "".join([each.text for each in render_context_sections(attrs.evolve(assembly, contexts=(piece,)))])
 
 
-def _report(origin: Origin, source: Evaluated | None, *, state: PieceState, note: str, text: str) -> PieceReport:
+def _report(
+    origin: Origin,
+    source: Evaluated | None,
+    *,
+    state: PieceState,
+    note: str = "",
+    text: str = "",
+    problem: str = "",
+) -> PieceReport:
     return PieceReport(
         origin.name,
-        place=None if source is None else Place(origin.owner, scope=origin.scope),
+        place=None if source is None else place_of(source.by),
         shadows=() if source is None else places_of(source.shadowed),
         note=note,
         kind="section" if origin.kind == "section" else "runtime context",
@@ -106,6 +120,7 @@ def _report(origin: Origin, source: Evaluated | None, *, state: PieceState, note
         text=text,
         interpolate=origin.interpolate,
         complete=origin.complete,
+        problem=problem,
     )
 
 

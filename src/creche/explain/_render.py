@@ -16,6 +16,7 @@ from ._report import Explained, PieceReport, PromptReport, ToolReport, VariableR
 NARROWEST = 20
 """Columns that are used even where there are fewer."""
 LONGEST_ORDER = 10**15
+"""Orders are written out up to here."""
 
 
 @attrs.frozen
@@ -63,8 +64,8 @@ def _lines(report: PromptReport) -> Iterator[_Line]:
     yield from _pieces("Runtime contexts", report.contexts)
     yield from _variables(report.variables)
     yield from _tools(report)
-    how = "were not run, for something is wrong" if report.problems else "were run"
-    yield from _listed(f"Wrappers, which {how}", [str(place) for place in report.wrappers])
+    heading = "Wrappers" if report.wrapped else "Wrappers, whose changes are not shown, for something failed"
+    yield from _listed(heading, [str(place) for place in report.wrappers])
 
 
 # ---------------------------------------------------------------- the head
@@ -129,6 +130,7 @@ def _pieces(heading: str, pieces: tuple[PieceReport, ...]) -> Iterator[_Line]:
         what = f"about {_count(piece.tokens, 'token')}" if piece.state == "shown" else piece.state
         yield _item(f"{piece.name} (order {_order(piece.order)}, {what})")
         yield from _origin(piece)
+        yield from _problem(piece)
         if piece.complete:
             yield _detail("complete: no other section is shown")
         if piece.text and not piece.interpolate:
@@ -139,7 +141,7 @@ def _pieces(heading: str, pieces: tuple[PieceReport, ...]) -> Iterator[_Line]:
 
 def _order(order: float) -> str:
     # A whole number may be longer than a float, and than Python writes out.
-    return str(order) if -LONGEST_ORDER < order < LONGEST_ORDER else f"{'-' if order < 0 else ''}very large"
+    return str(order) if -LONGEST_ORDER < order < LONGEST_ORDER else "very high" if order > 0 else "very low"
 
 
 def _origin(each: Explained) -> Iterator[_Line]:
@@ -151,6 +153,11 @@ def _origin(each: Explained) -> Iterator[_Line]:
         yield _detail(each.note)
 
 
+def _problem(each: PieceReport | VariableReport) -> Iterator[_Line]:
+    if each.problem:
+        yield _detail(each.problem)
+
+
 def _variables(variables: tuple[VariableReport, ...]) -> Iterator[_Line]:
     if variables:
         yield from _heading("Variables")
@@ -159,6 +166,7 @@ def _variables(variables: tuple[VariableReport, ...]) -> Iterator[_Line]:
             f"{variable.name} = {variable.value!r}" if variable.value is not None else f"{variable.name}: no value"
         )
         yield from _origin(variable)
+        yield from _problem(variable)
 
 
 def _tools(report: PromptReport) -> Iterator[_Line]:

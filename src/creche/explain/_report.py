@@ -51,7 +51,7 @@ class Explained:
     shadows: tuple[Place, ...] = attrs.field(default=(), kw_only=True)
     """Whose registrations of that name it hides, the nearest first."""
     note: str = attrs.field(default="", kw_only=True)
-    """Why it is not shown, or what a wrapper did to it; ``""`` if there is nothing to say."""
+    """Why it is left out, or what a wrapper did to it; ``""`` if there is nothing to say."""
 
 
 @attrs.frozen
@@ -72,6 +72,8 @@ class PieceReport(Explained):
     """Whether variables are put in."""
     complete: bool = attrs.field(default=False, kw_only=True)
     """Whether it claims to be the whole prompt."""
+    problem: str = attrs.field(default="", kw_only=True)
+    """Why it failed, in the words of the error; ``""`` if it did not."""
 
     @property
     def tokens(self) -> int:
@@ -84,7 +86,9 @@ class VariableReport(Explained):
     """One variable."""
 
     value: str | None = attrs.field(kw_only=True)
-    """Its value; ``None`` if it has none this time, and the note tells of a failure."""
+    """Its value; ``None`` if it has none this time."""
+    problem: str = attrs.field(default="", kw_only=True)
+    """Why its provider failed, in the words of the error; ``""`` if it did not."""
 
 
 @attrs.frozen
@@ -173,6 +177,8 @@ class PromptReport:
     """Who suppresses runtime contexts."""
     wrappers: tuple[Place, ...]
     """Whose wrappers stand around `creche.prompt.AssemblePrompt`, outermost first."""
+    wrapped: bool
+    """Whether they were run, and what they did is shown; not if one of them failed, or something before them."""
     problems: tuple[str, ...]
     """Everything because of which a step of the scope would fail now, in the words of its error."""
     findings: tuple[Finding, ...]

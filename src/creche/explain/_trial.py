@@ -63,6 +63,8 @@ class Trial:
     """What suppresses contexts."""
     wrappers: tuple[Registration, ...]
     """Those that stand around the assembly, outermost first."""
+    wrapped: bool
+    """Whether they were run, to the end."""
     assembly: PromptAssembly
     """The result; without what failed, and without wrappers if one of them or an entry did."""
     problems: tuple[str, ...]
@@ -83,13 +85,10 @@ async def try_assembling(registry: Registry, context: AssembleContext) -> Trial:
     wrappers = tuple([by for by in registry.read(WRAPPERS, scope) if _stands_around(by, context)])
     orders = () if any(each.failure for each in providers) else registry.read(ORDERS, scope)
     fixed = [*[(_fixed(each), each.by) for each in evaluated], *_as_they_are((*orders, *suppressed_by))]
-    assembly: PromptAssembly | None = None
-    for around in ((), *([wrappers] if wrappers and not problems else [])):
-        try:
-            assembly = await assemble(_registry_of([*fixed, *_as_they_are(around)]), context)
-        except Exception as error:  # noqa: BLE001 - what a wrapper raises is part of the report, whatever it is
-            problems.append(_told(error))
-            break
+    assembly, around = await _attempt(fixed, context, problems), None
+    if wrappers and not problems:
+        around = await _attempt([*fixed, *_as_they_are(wrappers)], context, problems)
+    assembly = around or assembly or _as_far_as_it_goes(sections, contexts, variables, providers)
     return Trial(
         sections=sections,
         contexts=contexts,
@@ -97,7 +96,8 @@ async def try_assembling(registry: Registry, context: AssembleContext) -> Trial:
         providers=providers,
         suppressed_by=suppressed_by,
         wrappers=wrappers,
-        assembly=_without_failed(assembly or _as_far_as_it_goes(sections, contexts, variables, providers), evaluated),
+        wrapped=around is not None,
+        assembly=_without_failed(assembly, evaluated),
         problems=tuple(problems),
     )
 
@@ -146,6 +146,18 @@ def _noting(provider: ToolProvider, given: list[ToolSchemas]) -> Callable[[Assem
 # ---------------------------------------------------------------- all of them
 
 
+async def _attempt(
+    entries: list[tuple[Entry, Registration]], context: AssembleContext, problems: list[str]
+) -> PromptAssembly | None:
+    """Assemble entries, or add to the problems."""
+    try:
+        return await assemble(_registry_of(entries), context)
+    except Exception as error:  # noqa: BLE001 - what a wrapper raises is part of the report, whatever it is
+        said = str(error) if isinstance(error, CrecheError | InternalError) else repr(error)
+        problems.append("; ".join([said, *getattr(error, "__notes__", ())]))
+        return None
+
+
 def _fixed(each: Evaluated) -> Entry:
     """Return the entry with what it gave in place of its source function."""
     entry, value = each.by.entry, each.value
@@ -173,11 +185,6 @@ def _stands_around(by: Registration, context: AssembleContext) -> bool:
     wrapper = by.entry
     assert isinstance(wrapper, Wrapper), "the table of an operation holds wrappers alone"
     return by.scope is context.scope or not wrapper.here_only
-
-
-def _told(error: Exception) -> str:
-    said = str(error) if isinstance(error, CrecheError | InternalError) else repr(error)
-    return "; ".join([said, *getattr(error, "__notes__", ())])
 
 
 def _as_far_as_it_goes(
