@@ -1,7 +1,7 @@
 """creche: many AI agents in one program, built on trio.
 
 The everyday names; each room has the rest: `creche.scope`, `creche.prompt`, `creche.session`,
-`creche.models`, `creche.tools`, `creche.agent`, `creche.subagents`, `creche.presets`, `creche.codemode`, `creche.host`, `creche.messages`,
+`creche.models`, `creche.tools`, `creche.explain`, `creche.agent`, `creche.subagents`, `creche.presets`, `creche.codemode`, `creche.host`, `creche.messages`,
 `creche.errors`, `creche.plugins`, `creche.testing`.
 """
 

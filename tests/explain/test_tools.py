@@ -253,9 +253,12 @@ async def test_run_code_can_be_taken_out_by_a_wrapper_too(pens, scopes, explain)
 
 async def test_a_tool_that_nothing_offers_is_said_to_be_left_out(registry):
     """Rule: the host registers the provider of registered tools; a registry of one's own may be without."""
-    make_registrar(registry, Owner("me"), None).add(named("read"))
+    pen = make_registrar(registry, Owner("me"), None)
+    pen.add(named("read"))
     report = (await explain_prompt(registry, AssembleContext())).tool("read")
     assert (report.state, report.note) == ("left-out", "no tool provider offers it")
+    pen.add(offering("read"))
+    assert states(await explain_prompt(registry, AssembleContext())) == [("read", "direct"), ("read", "left-out")]
 
 
 async def test_a_schema_costs_a_quarter_of_its_bytes(pens, explain):

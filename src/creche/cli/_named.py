@@ -50,14 +50,14 @@ def find_named(text: str) -> Named:
     module = _import(module_name)
     found = _look_up(module, name)
     if callable(found) and not isinstance(found, AbstractAsyncContextManager):
-        found = _call(found, f"{module_name}.{name}()")
+        found = _call(found, f"{module_name}:{name}")
     if isinstance(found, AbstractAsyncContextManager):
         return Named(cast("AbstractAsyncContextManager[object]", found), preset=wanted)
     presets = _as_presets(found)
     if presets is None:
         if inspect.iscoroutine(found):
             found.close()  # else Python complains of it too, later and elsewhere
-        raise WrongUsage(f"{module_name}:{name} is no {KINDS}, but {found!r:.200}")
+        raise WrongUsage(f"{module_name}:{name} is no {KINDS}, but of type {type(found).__name__}")
     return Named(open_host(model=ScriptedModel({}), presets=presets), preset=_choose(presets, wanted, text))
 
 
@@ -72,6 +72,8 @@ def _split(text: str) -> tuple[str, str, str | None]:
 
 
 def _import(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise WrongUsage(f"{name!r} is no name of a module; write team for team.py")
     try:
         here = os.getcwd()
     except OSError as error:
@@ -92,8 +94,8 @@ def _look_up(module: ModuleType, name: str) -> object:
     found: object = getattr(module, name, _MISSING)
     if found is _MISSING:
         fitting = [each for each, value in vars(module).items() if _as_presets(value)]
-        names = f"it has the presets {', '.join(fitting)}" if fitting else "it has no presets, either"
-        raise WrongUsage(f"module {module.__name__!r} ({module.__file__}) has no {name!r}; {names}")
+        others = f"it has the presets {', '.join(fitting)}" if fitting else "it has no presets"
+        raise WrongUsage(f"module {module.__name__!r} ({module.__file__}) has no {name!r}; {others}")
     return found
 
 
@@ -137,6 +139,7 @@ def _choose(presets: list[Preset], wanted: str | None, text: str) -> str:
 def said(error: BaseException) -> str:
     """Return what somebody's code raised, and where, on one line."""
     text = " ".join(str(error).split())
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames[1:] else ""
+    files = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    theirs = [each for each in files if each[0] not in (__file__, importlib.__file__) and not each[0].startswith("<")]
+    where = f" ({os.path.basename(theirs[-1][0])}, line {theirs[-1][1]})" if theirs else ""
     return f"{type(error).__name__}{': ' if text else ''}{text}{where}"

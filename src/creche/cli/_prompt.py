@@ -17,7 +17,7 @@ from creche.host import Host, open_host
 from creche.models import ScriptedModel
 from creche.prompt import AssembleContext
 
-from ._ending import FAILED, USAGE, WrongUsage, check_folder, complain, tell, write_line
+from ._ending import FAILED, INTERRUPTED, USAGE, WrongUsage, check_folder, complain, tell, write_line
 from ._lead import LEAD, PERSONA, Powers, plugins_for
 from ._named import Named, UserCodeFailed, find_named, said
 
@@ -78,6 +78,8 @@ def prompt(
         whom = _find(preset, agent, folder, Powers(write=write, shell=shell))
         with redirect_stdout(sys.stderr):  # what the user's code prints is not a part of the report
             report = trio.run(_explain, whom)
+    except KeyboardInterrupt:
+        return complain("interrupted", INTERRUPTED)
     except WrongUsage as wrong:
         return complain(str(wrong), USAGE)
     except (UserCodeFailed, CrecheError, InternalError) as error:
@@ -94,7 +96,7 @@ def _find(preset: str | None, agent: str | None, folder: str, powers: Powers) ->
         return _Whom(named=Named(host, preset=None), agent=agent or LEAD, folder=folder)
     if powers != Powers():
         raise WrongUsage(
-            "--write and --shell are for the lead of `creche run`; with --preset, the presets say what there is"
+            "--write and --shell are for the lead of creche run; with --preset, the presets say what there is"
         )
     with redirect_stdout(sys.stderr):
         return _Whom(named=find_named(preset), agent=agent, folder=folder)

@@ -1,0 +1,484 @@
+"""``creche prompt`` in a folder with a module of the user's: what it says, and what it says when it cannot.
+
+Where the process itself matters, a real one is run.
+"""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from creche.cli._app import app
+
+TEAM = '''
+"""A team."""
+
+from contextlib import asynccontextmanager
+
+from creche import Plugin, Preset, ScriptedModel, Section, open_host, restrict, tool
+from creche.codemode import code_mode
+
+print("the module is imported")
+
+
+@tool
+def read(path: str) -> str:
+    """Read a file."""
+    return path
+
+
+@tool
+def write(path: str) -> str:
+    """Write a file."""
+    return path
+
+
+def who(context):
+    return f"You are {context.agent.path}."
+
+
+COMPANY = Preset("company", tools=[read, write], setup=[Section("company:rules", order=200, text="Be brief.")])
+REVIEWER = Preset("reviewer", extends="company", persona="You review.", setup=[restrict(deny=["write"])])
+PRESETS = [COMPANY, REVIEWER]
+NEEDS = Preset("needs", setup=[Section("who", order=200, text=who), Section("where", order=201, text="In {{cwd}}, {{model}}.")])
+BY_ROLE = {"first": COMPANY, "second": REVIEWER}
+NUMBER = 5
+EMPTY = []
+CODE = Preset("code", tools=[read], present_as="code")
+MODEL = Preset("model", model="openai:gpt-5", setup=[Section("m", order=200, text="{{provider}} {{model}}")])
+UNKNOWN_MODEL = Preset("unknown", model="nobody:nothing")
+BROKEN = Preset("broken", setup=[lambda registrar: 1 / 0])
+LONELY = Preset("lonely", setup=[Plugin("p", setup=[], requires=[dict])])
+
+
+def presets():
+    yield COMPANY
+    yield REVIEWER
+
+
+def one():
+    return CODE
+
+
+def with_code():
+    return open_host(model=ScriptedModel({}), plugins=[code_mode()], presets=[CODE])
+
+
+def without_a_model():
+    return open_host(presets=PRESETS)
+
+
+@asynccontextmanager
+async def app():
+    async with open_host(presets=PRESETS, model="anthropic:claude") as host:
+        host.registrar.add(Section("app", order=300, text="The app with {{model}}."))
+        print("the host is open")
+        yield host
+
+
+@asynccontextmanager
+async def no_host():
+    yield 5
+
+
+@asynccontextmanager
+async def crashes():
+    raise RuntimeError("no\\ndatabase")
+    yield
+
+
+def raises():
+    raise RuntimeError("no presets today")
+
+
+def leaves():
+    raise SystemExit(3)
+
+
+def wants(argument):
+    return PRESETS
+
+
+async def waits():
+    return PRESETS
+
+
+HOST = open_host(presets=PRESETS)
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "team.py").write_text(TEAM, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def creche(folder, monkeypatch, capsys):
+    """Run ``creche prompt`` in the folder; return code, stdout and stderr."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    importlib.invalidate_caches()
+
+    def run(*arguments):
+        command, bound, _ = app.parse_args(["prompt", *arguments], exit_on_error=False)
+        code = command(*bound.args, **bound.kwargs)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    yield run
+    for name in ("team", "mine", "more"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def process(folder, tmp_path):
+    """Run a process in the folder; return code, stdout and stderr."""
+
+    def run(*command, **variables):
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=folder,
+            env={**os.environ, "CRECHE_STATE": os.fspath(tmp_path / "state"), **variables},
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+CRECHE = (sys.executable, "-W", "error", "-m", "creche", "prompt")
+
+
+@pytest.fixture
+def report(creche):
+    """Return the report as JSON."""
+
+    def made(*arguments):
+        code, told, _ = creche(*arguments, "--json")
+        assert code == 0
+        return json.loads(told)
+
+    return made
+
+
+def names(report, what="sections", state="shown"):
+    return [each["name"] for each in report[what] if each["state"] == state]
+
+
+# ---------------------------------------------------------------- the lead of creche run
+
+
+def test_without_a_preset_it_is_the_lead_of_creche_run(process, folder, tmp_path):
+    code, told, problem = process(*CRECHE)
+    assert (code, problem) == (0, "")
+    assert told.startswith("The prompt at scope 'lead', agent 'lead'; above it: the global layer.\n")
+    assert "  | You work in the " in told
+    assert "\n- read (about " in told
+    assert "- bash" not in told
+    assert not (tmp_path / "state").exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["team.py"]
+
+
+def test_its_powers_are_those_of_creche_run(report):
+    assert names(report(), "tools", "direct") == ["glob", "grep", "list", "read", "subagent", "subagent_fork"]
+    assert {"bash", "edit", "write"} < set(names(report("--write", "--shell"), "tools", "direct"))
+
+
+def test_it_is_another_agent_in_another_folder(report, tmp_path):
+    found = report("--agent", "ada", "--folder", os.fspath(tmp_path))
+    assert found["agent"] == "ada"
+    assert {each["name"]: each["value"] for each in found["variables"]}["cwd"] == os.fspath(tmp_path)
+
+
+# ---------------------------------------------------------------- what MODULE:NAME can be
+
+
+def test_a_preset_alone_is_shown_without_an_agent(report):
+    found = report("--preset", "team:COMPANY")
+    assert (found["agent"], found["scope"], found["problems"]) == (None, "preset company", [])
+    assert names(found) == ["harness:identity", "company:rules"]
+
+
+def test_of_several_presets_one_is_named(report):
+    found = report("--preset", "team:PRESETS:reviewer")
+    assert found["chain"] == ["preset reviewer", "preset company"]
+    write = next(each for each in found["tools"] if each["name"] == "write")
+    assert (write["state"], write["owner"]) == ("hidden", "preset company")
+    assert write["hidden_by"] == [
+        {"kind": "deny", "names": ["write"], "owner": "preset reviewer", "scope": "preset reviewer"}
+    ]
+
+
+@pytest.mark.parametrize("name", ["BY_ROLE", "presets", "HOST", "without_a_model", "app"])
+def test_a_dict_a_function_and_a_host_do_as_well(report, name):
+    assert report("--preset", f"team:{name}:reviewer")["chain"] == ["preset reviewer", "preset company"]
+
+
+def test_of_a_host_the_global_layer_is_shown_if_no_preset_is_named(report):
+    found = report("--preset", "team:app")
+    assert (found["scope"], found["agent"]) == (None, None)
+    assert "app" in [each["name"] for each in found["sections"]]
+
+
+def test_what_a_preset_needs_of_its_host_is_there_in_a_host(report):
+    found = report("--preset", "team:with_code:code")
+    assert found["presentation"] == {"mode": "code", "owner": "preset code", "scope": "preset code"}
+    assert names(found, "tools", "in-programs") == ["read"]
+
+
+def test_a_function_may_return_a_preset(creche):
+    code, told, problem = creche("--preset", "team:one")
+    assert (code, told) == (1, "")
+    assert problem.splitlines()[1:] == [
+        (
+            "creche: present_as('code') at scope 'preset code' needs the plugin code_mode() of creche.codemode, mounted "
+            "there or above"
+        )
+    ]
+
+
+# ---------------------------------------------------------------- agents
+
+
+def test_what_needs_an_agent_is_told_to_fail_without_one(creche):
+    code, told, problem = creche("--preset", "team:NEEDS")
+    assert code == 0
+    assert "What is wrong:\n- section 'who' of 'preset needs' at scope 'preset needs' raised" in told
+    assert problem == "the module is imported\ncreche: give --agent NAME for what needs an agent\n"
+
+
+def test_and_is_rendered_with_one(report, folder):
+    found = report("--preset", "team:NEEDS", "--agent", "ada")
+    assert (found["agent"], found["problems"]) == ("ada", [])
+    assert found["text"].endswith(f"You are ada.\n\nIn {folder}, scripted.")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("team:MODEL", "openai gpt-5"), ("team:app:reviewer", "The app with claude.")],
+)
+def test_the_model_of_the_preset_or_host_is_named_and_not_asked(report, name, text):
+    assert report("--preset", name, "--agent", "ada")["text"].endswith(text)
+
+
+def test_a_host_without_a_model_can_have_an_agent_all_the_same(report):
+    assert report("--preset", "team:without_a_model:reviewer", "--agent", "ada")["agent"] == "ada"
+
+
+# ---------------------------------------------------------------- ways to show it
+
+
+def test_the_text_alone_is_what_would_be_sent(creche, report):
+    code, told, _ = creche("--preset", "team:PRESETS:reviewer", "--text")
+    assert code == 0
+    assert told == report("--preset", "team:PRESETS:reviewer")["text"] + "\n"
+    assert told.endswith("\n\nYou review.\n\nBe brief.\n")
+
+
+def test_without_a_prompt_there_is_no_text(creche):
+    code, told, problem = creche("--preset", "team:NEEDS", "--text")
+    assert (code, told) == (1, "")
+    assert problem.splitlines()[1].startswith("creche: there is no prompt; section 'who' of 'preset needs' at scope")
+    assert problem.endswith("has no value this time; give --agent NAME for what needs an agent\n")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_it_fits_the_terminal(creche, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, told, _ = creche("--preset", "team:PRESETS:reviewer", "--agent", "ada")
+    assert code == 0
+    assert columns - 12 < max(map(len, told.splitlines())) <= columns
+
+
+def test_what_the_module_prints_is_not_a_part_of_the_report(process):
+    code, told, problem = process(*CRECHE, "--preset", "team:app", "--json")
+    assert code == 0
+    json.loads(told)
+    assert problem == "the module is imported\nthe host is open\n"
+
+
+def test_an_output_that_cannot_say_everything_is_given_what_it_can(process, folder):
+    (folder / "more.py").write_text(
+        "from creche import Preset\nP = Preset('p', persona='Caf\\u00e9')\n", encoding="utf-8"
+    )
+    code, told, problem = process(*CRECHE, "--preset", "more:P", PYTHONIOENCODING="ascii")
+    assert (code, problem) == (0, "")
+    assert "  | Caf\\xe9\n" in told
+
+
+# ---------------------------------------------------------------- what cannot be done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (
+            ["--preset", "team"],
+            2,
+            "'team' is not of the form MODULE:NAME or MODULE:NAME:PRESET, such as team:PRESETS:reviewer",
+        ),
+        (
+            ["--preset", ":x"],
+            2,
+            "':x' is not of the form MODULE:NAME or MODULE:NAME:PRESET, such as team:PRESETS:reviewer",
+        ),
+        (
+            ["--preset", "team:PRESETS:"],
+            2,
+            "'team:PRESETS:' is not of the form MODULE:NAME or MODULE:NAME:PRESET, such as",
+        ),
+        (["--preset", "nowhere:X"], 2, "there is no module 'nowhere' in '{folder}', nor among what is installed"),
+        (
+            ["--preset", "team.deeper:X"],
+            2,
+            "there is no module 'team.deeper' in '{folder}', nor among what is installed",
+        ),
+        (["--preset", "..:X"], 2, "'..' is no name of a module"),
+        (
+            ["--preset", "team:NOTHING"],
+            2,
+            "module 'team' ({folder}/team.py) has no 'NOTHING'; it has the presets COMPANY, ",
+        ),
+        (["--preset", "json:NOTHING"], 2, "module 'json' ("),
+        (
+            ["--preset", "team:NUMBER"],
+            2,
+            "team:NUMBER is no Preset, list of presets or open_host(...), nor a function ",
+        ),
+        (["--preset", "team:EMPTY"], 2, "team:EMPTY is no Preset, "),
+        (["--preset", "team:waits"], 2, "team:waits is no Preset, "),
+        (
+            ["--preset", "team:PRESETS"],
+            2,
+            "team:PRESETS has 2 presets: company, reviewer; say which, as in team:PRESETS:reviewer",
+        ),
+        (["--preset", "team:PRESETS:nobody"], 2, "team:PRESETS has no preset 'nobody'; it has: company, reviewer"),
+        (
+            ["--preset", "team:app:nobody"],
+            2,
+            "no preset 'nobody'; presets: company, reviewer; give it to open_host(presets=[...])",
+        ),
+        (["--preset", "team:no_host"], 2, "what --preset names opens 5, and not a host"),
+        (
+            ["--preset", "team:REVIEWER"],
+            1,
+            "presets.reviewer.extends: there is no preset 'company'; there are: reviewer",
+        ),
+        (
+            ["--preset", "team:BROKEN"],
+            1,
+            "setup of plugin 'preset broken' failed: ZeroDivisionError('division by zero')",
+        ),
+        (
+            ["--preset", "team:LONELY"],
+            1,
+            "plugin 'p' requires dict, which is not visible from scope 'preset lonely'; mount",
+        ),
+        (["--preset", "team:raises"], 1, "team:raises failed: RuntimeError: no presets today (team.py, line "),
+        (["--preset", "team:leaves"], 1, "team:leaves failed: SystemExit: 3 (team.py, line "),
+        (
+            ["--preset", "team:wants"],
+            1,
+            "team:wants failed: TypeError: wants() missing 1 required positional argument: 'argument'",
+        ),
+        (["--preset", "team:crashes"], 1, "what --preset names failed: RuntimeError: no database (team.py, line "),
+        (
+            ["--preset", "team:UNKNOWN_MODEL", "--agent", "ada"],
+            1,
+            "no model provider 'nobody' is registered; registered: ",
+        ),
+        (
+            ["--preset", "team:COMPANY", "--agent", "a/b"],
+            2,
+            "--agent: 'a/b' cannot be a name: it is a segment of paths",
+        ),
+        (
+            ["--preset", "team:COMPANY", "--write"],
+            2,
+            "--write and --shell are for the lead of creche run; with --preset, the ",
+        ),
+        (["--folder", "nowhere"], 2, "cannot work in 'nowhere': No such file or directory"),
+        (["--json", "--text"], 2, "--json and --text are two ways to show it; give one of them"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_it_is_said_in_one_sentence(creche, folder, arguments, code, sentence):
+    ended, told, problem = creche(*arguments)
+    lines = [line for line in problem.splitlines() if line not in ("the module is imported", "the host is open")]
+    assert (ended, told, len(lines)) == (code, "", 1), problem
+    assert lines[0].startswith(f"creche: {sentence.format(folder=folder)}")
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (
+            "import nothing_of_that_name",
+            "ModuleNotFoundError: No module named 'nothing_of_that_name' (mine.py, line 1)",
+        ),
+        ("\n1 / 0", "ZeroDivisionError: division by zero (mine.py, line 2)"),
+        ("raise SystemExit", "SystemExit (mine.py, line 1)"),
+        ("def", "SyntaxError: invalid syntax (mine.py, line 1)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_said_in_one_sentence(creche, folder, source, sentence):
+    (folder / "mine.py").write_text(source, encoding="utf-8")
+    assert creche("--preset", "mine:X") == (1, "", f"creche: module 'mine' cannot be imported: {sentence}\n")
+
+
+def test_a_module_without_presets_says_so(creche, folder):
+    (folder / "mine.py").write_text("", encoding="utf-8")
+    assert creche("--preset", "mine:X") == (
+        2,
+        "",
+        f"creche: module 'mine' ({folder}/mine.py) has no 'X'; it has no presets\n",
+    )
+
+
+def test_a_module_is_found_in_the_working_directory_by_the_installed_command_too(process):
+    command = Path(sysconfig.get_path("scripts")) / "creche"
+    code, told, problem = process(command, "prompt", "--preset", "team:COMPANY", "--text")
+    assert (code, told.endswith("\n\nBe brief.\n")) == (0, True), problem
+
+
+def test_a_working_directory_that_is_gone_is_said(process, folder):
+    script = (
+        f"import os, sys; os.chdir({os.fspath(folder)!r}); os.rename({os.fspath(folder)!r}, {os.fspath(folder)!r} + 'x');"
+        "import shutil; shutil.rmtree(os.getcwd()); sys.argv[1:] = ['prompt', '--preset', 'team:X', '--folder', '/'];"
+        "import creche.cli; creche.cli.main()"
+    )
+    sentence = "creche: module 'team' cannot be found: the working directory is gone (No such file or directory)\n"
+    assert process(sys.executable, "-c", script) == (2, "", sentence)
+
+
+def test_ctrl_c_ends_it(folder):
+    (folder / "mine.py").write_text(
+        "import sys, trio\nfrom contextlib import asynccontextmanager\n"
+        "@asynccontextmanager\nasync def app():\n"
+        "    print('waits', file=sys.stderr, flush=True)\n    await trio.sleep_forever()\n    yield\n",
+        encoding="utf-8",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "creche", "prompt", "--preset", "mine:app"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    ) as process:
+        assert process.stderr.readline() == "waits\n"
+        process.send_signal(signal.SIGINT)
+        told, problem = process.communicate(timeout=60)
+    assert (process.returncode, told, problem) == (130, "", "creche: interrupted\n")
