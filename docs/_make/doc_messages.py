@@ -52,6 +52,7 @@ SHOWN_AS = {
     "NoPlaceError": "ModelError",
     "RefusedError": "InvalidArgumentsError",
     "ToolCallError": "ToolCallError in a program",
+    "UserCodeFailed": "the command line",
     "WrongUsage": "the command line",
     "_NoJsonFormError": "the result of a call",
     "_Refused": "the result of a call",
