@@ -268,6 +268,13 @@ Wrappers:
 """)
 
 
+async def test_where_nothing_is_registered_there_is_little_to_tell(explain):
+    assert render_report(await explain()) == (
+        "The prompt at the global layer, without an agent.\n"
+        "About 0 tokens, estimated as a quarter of the bytes: 0 in 0 sections, 0 in 0\nruntime contexts, 0 in 0 tools.\n"
+    )
+
+
 async def test_wrappers_that_were_not_run_are_told(pens, explain):
     async def wrapper(event, go_on):
         raise RuntimeError("broken")

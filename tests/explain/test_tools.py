@@ -188,7 +188,7 @@ async def test_two_providers_of_one_name_are_a_problem_and_one_of_them_is_shown(
     pens.host.add(offering("read"))
     pens.host.add(offering("read", "edit"))
     report = await explain()
-    assert report.problems == ("tool 'read' is offered by 'host' and by 'host'",)
+    assert report.problems == ("tool 'read' is offered by 'host' and by 'host'; rename one of them",)
     assert states(report) == [("edit", "direct"), ("read", "direct")]
 
 
