@@ -88,24 +88,37 @@ class Layer:
 
 
 class KindCount:
-    """How often the tables of one kind changed, and in how many scopes there is one."""
+    """How often the tables of one kind, or of some, changed; how many there are, and how many of them in scopes."""
 
-    __slots__ = ("scoped", "version")
+    __slots__ = ("groups", "scoped", "tables", "version")
 
     def __init__(self) -> None:
         self.version: int = 0
+        self.tables: int = 0
         self.scoped: int = 0
+        self.groups: list[KindCount] = []
+        """The counts of several kinds that this one is part of."""
+
+    def change(self, scope: ScopeKey | None, tables: int) -> None:
+        """Count a change of a table at a scope, by which there are so many tables more."""
+        self.version += 1
+        self.tables += tables
+        if scope is not None:
+            self.scoped += tables
+        for group in self.groups:
+            group.change(scope, tables)
 
 
 class ScopedLayers:
     """The global layer and the layers of scopes."""
 
-    __slots__ = ("by_scope", "counts", "global_layer")
+    __slots__ = ("_groups", "by_scope", "counts", "global_layer")
 
     def __init__(self) -> None:
         self.global_layer: Layer = Layer(None)
         self.by_scope: dict[ScopeKey, Layer] = {}
         self.counts: dict[type[object], KindCount] = {}
+        self._groups: dict[frozenset[type[object]], KindCount] = {}
 
     def count(self, kind: type[object]) -> KindCount:
         """Return the counter of a kind, made on first use."""
@@ -113,6 +126,18 @@ class ScopedLayers:
         if count is None:
             count = self.counts[kind] = KindCount()
         return count
+
+    def count_of(self, kinds: frozenset[type[object]]) -> KindCount:
+        """Return the counter of several kinds together, made on first use."""
+        group = self._groups.get(kinds)
+        if group is None:
+            group = self._groups[kinds] = KindCount()
+            for count in map(self.count, kinds):
+                group.version += count.version
+                group.tables += count.tables
+                group.scoped += count.scoped
+                count.groups.append(group)
+        return group
 
     def layer(self, scope: ScopeKey | None) -> Layer | None:
         """Return the layer of a scope if it declared anything."""
@@ -125,15 +150,13 @@ class ScopedLayers:
         table = layer.tables.get(kind)
         if table is not None:
             table.insert(registration)
-            self.counts[kind].version += 1
+            self.counts[kind].change(scope, 0)
             return
         table = NamedEntries() if registration.entry.entry_shape == "named" else AnonymousEntries()
         table.insert(registration)
-        count = self.count(kind)
-        count.version += 1
+        self.count(kind).change(scope, 1)
         layer.tables[kind] = table
         if scope is not None:
-            count.scoped += 1
             self.by_scope[scope] = layer
 
     def remove(self, registration: Registration) -> None:
@@ -143,15 +166,12 @@ class ScopedLayers:
         assert layer is not None, "a registration that stands has a layer"
         table = layer.tables[kind]
         table.remove(registration)
-        count = self.counts[kind]
-        count.version += 1
+        self.counts[kind].change(scope, 0 if table else -1)
         if table:
             return
         del layer.tables[kind]
-        if scope is not None:
-            count.scoped -= 1
-            if not layer.tables:
-                del self.by_scope[scope]
+        if scope is not None and not layer.tables:
+            del self.by_scope[scope]
 
 
 def _duplicate_message(taken: Registration, refused: Registration) -> str:

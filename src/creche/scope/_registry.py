@@ -157,7 +157,7 @@ class Registry:
     def hears(self, event_type: type[Notification]) -> bool:
         """Tell whether anybody anywhere listens to a class, so that nobody need make an event for no one."""
         count = self._layers.counts.get(event_type)
-        return count is not None and (count.scoped > 0 or event_type in self._layers.global_layer.tables)
+        return count is not None and count.tables > 0
 
     async def around(self, event: Signed[O, R], *, at: ScopeKey | None, innermost: Callable[[O], Awaitable[R]]) -> R:
         """Run an operation inside the wrappers visible from a scope, root outermost.
@@ -175,6 +175,9 @@ class Registry:
           InternalError: A wrapper returned something else than the operation's result; it names the owner.
         """
         operation = cast("O", event)
+        count = self._layers.counts.get(type(event))
+        if count is None or not count.tables:  # as for most operations of most programs
+            return await innermost(operation)
         reached = (self._reached.get(type(event)) or self._reader_of(type(event))).read(at)
         heard = None if reached is None else reached.at(at)
         if heard is None or not heard.calls:

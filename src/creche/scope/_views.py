@@ -62,21 +62,20 @@ class _Kept(Generic[T]):
 class Reader(Generic[T]):
     """One derivation over the layers of one registry."""
 
-    __slots__ = ("_count", "_counts", "_derivation", "_kind", "_layers")
+    __slots__ = ("_count", "_derivation", "_kinds", "_layers")
 
     def __init__(self, layers: ScopedLayers, derivation: Derivation[T]) -> None:
         self._layers = layers
         self._derivation = derivation
-        self._counts: tuple[KindCount, ...] = tuple(layers.count(kind) for kind in derivation.kinds)
-        # Most derivations read one kind, and they are read most.
-        self._count = self._counts[0] if len(self._counts) == 1 else None
-        self._kind = derivation.kinds[0]
+        self._kinds = frozenset(derivation.kinds)
+        self._count: KindCount = (
+            layers.count(derivation.kinds[0]) if len(self._kinds) == 1 else layers.count_of(self._kinds)
+        )
 
     def read(self, scope: ScopeKey | None) -> T:
         """Return the value at a scope, derived anew only if what it came from has changed."""
         layer = self._anchor(scope)
-        count = self._count
-        stamp = links.moved + (count.version if count is not None else sum([each.version for each in self._counts]))
+        stamp = links.moved + self._count.version
         kept: _Kept[T] | None = layer.kept.get(self)
         if kept is not None:
             if kept.stamp == stamp:
@@ -91,20 +90,11 @@ class Reader(Generic[T]):
     def _anchor(self, scope: ScopeKey | None) -> Layer:
         """Return the nearest layer of the chain that declared any of the kinds, else the global one."""
         layers = self._layers
-        if scope is None:
-            return layers.global_layer
-        count = self._count
-        if count is None:
-            kinds = self._derivation.kinds
-            for key in scope_chain_of(scope):
-                layer = layers.by_scope.get(key)
-                if layer is not None and any(kind in layer.tables for kind in kinds):
-                    return layer
-        elif count.scoped:
-            kind, by_scope = self._kind, layers.by_scope
+        if scope is not None and self._count.scoped:
+            kinds, by_scope = self._kinds, layers.by_scope
             for key in scope_chain_of(scope):
                 layer = by_scope.get(key)
-                if layer is not None and kind in layer.tables:
+                if layer is not None and not kinds.isdisjoint(layer.tables):
                     return layer
         return layers.global_layer
 
