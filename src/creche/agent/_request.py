@@ -111,8 +111,10 @@ async def _prepare(agent: "Agent", turn: "Turn", attempt: int) -> tuple[Model, P
     proposed = agent.settings
     if turn.shape is not None:
         proposed = attrs.evolve(proposed, options=attrs.evolve(proposed.options, output_schema=turn.shape.schema))
-    event = BuildRequest(agent, settings=proposed, attempt=attempt)
-    settings = await agent.registry.around(event, at=agent.scope, innermost=_as_proposed)
+    settings = proposed
+    if agent.registry.wraps(BuildRequest):
+        event = BuildRequest(agent, settings=proposed, attempt=attempt)
+        settings = await agent.registry.around(event, at=agent.scope, innermost=_as_proposed)
     model = agent.route.model
     if settings.provider != model.provider:
         model = require_provider(settings.provider, agent.registry, agent.scope)

@@ -270,7 +270,8 @@ async def _run_steps(agent: "Agent", turn: Turn) -> None:
         if not goes_on and turn.shape is not None and _outcome(turn) == "done":
             _read_output(agent, turn, turn.shape)
         if not goes_on and not agent._inbox.next_step:
-            await agent.registry.around(TurnStopping(agent, turn=turn.number), at=agent.scope, innermost=_stop)
+            if agent.registry.wraps(TurnStopping):
+                await agent.registry.around(TurnStopping(agent, turn=turn.number), at=agent.scope, innermost=_stop)
             if not agent._inbox.next_step:
                 return
         # What waits is not claimed for a turn that has been cancelled meanwhile.
@@ -312,6 +313,8 @@ async def _plan_step(agent: "Agent", turn: Turn, step: int) -> StepPlan:
     messages = [delivery.message for delivery in claimed]
     if snapshot is not None:
         messages.append(snapshot)
+    if not agent.registry.wraps(PreStep):
+        return StepPlan(render_prompt(assembly), assembly.tools, inside, tuple(messages), starts_series=False)
     decision = await agent.registry.around(
         PreStep(agent, messages=tuple(messages), turn=turn.number, step=step), at=agent.scope, innermost=_enter
     )

@@ -280,7 +280,8 @@ async def assemble(registry: Registry, context: AssembleContext) -> PromptAssemb
         variables=MappingProxyType(variables),
         suppressed=left_out,
     )
-    assembly = await registry.around(AssemblePrompt(context, assembly=assembly), at=scope, innermost=_take_as_it_is)
+    if registry.wraps(AssemblePrompt):
+        assembly = await registry.around(AssemblePrompt(context, assembly=assembly), at=scope, innermost=_take_as_it_is)
     if sections.complete:
         assembly = attrs.evolve(assembly, sections=[each for each in pieces if each.origin is sections.complete[0]])
     if suppressed:

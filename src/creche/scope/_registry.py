@@ -159,6 +159,11 @@ class Registry:
         count = self._layers.counts.get(event_type)
         return count is not None and count.tables > 0
 
+    def wraps(self, event_type: type[Operation[Any]]) -> bool:
+        """Tell whether anybody anywhere wraps a class, so that an operation that nobody does needs no event."""
+        count = self._layers.counts.get(event_type)
+        return count is not None and count.tables > 0
+
     async def around(self, event: Signed[O, R], *, at: ScopeKey | None, innermost: Callable[[O], Awaitable[R]]) -> R:
         """Run an operation inside the wrappers visible from a scope, root outermost.
 
@@ -175,9 +180,6 @@ class Registry:
           InternalError: A wrapper returned something else than the operation's result; it names the owner.
         """
         operation = cast("O", event)
-        count = self._layers.counts.get(type(event))
-        if count is None or not count.tables:  # as for most operations of most programs
-            return await innermost(operation)
         reached = (self._reached.get(type(event)) or self._reader_of(type(event))).read(at)
         heard = None if reached is None else reached.at(at)
         if heard is None or not heard.calls:

@@ -139,12 +139,18 @@ class _Passage:
     bound: dict[str, object]
 
     async def run(self) -> ToolOutcome:
-        around, scope = self.registry.around, self.scope
-        decision = await around(PreExecute(self.execution), at=scope, innermost=self._decide)
+        around, wraps, scope = self.registry.around, self.registry.wraps, self.scope
+        decision: Proceed | Deny | RequestApproval = _PROCEED
+        if wraps(PreExecute):
+            decision = await around(PreExecute(self.execution), at=scope, innermost=self._decide)
         outcome = await self._judge(decision)
-        if outcome is None:
+        if outcome is None and wraps(Execute):
             outcome = await around(Execute(self.execution), at=scope, innermost=self._execute)
+        elif outcome is None:
+            outcome = await run_body(self.registry, scope, self.execution, self.bound)
         context = self.execution.context
+        if not wraps(PostExecute):
+            return outcome
         count = len(context._deferred)
         accepted = await around(PostExecute(self.execution, outcome=outcome), at=scope, innermost=_accept)
         if isinstance(accepted, Block):
