@@ -6,7 +6,10 @@ Rule 2: what a block needs besides is said in a comment above it, which a reader
 
 - ``<!-- docs: continues -->`` it is the rest of the program above it;
 - ``<!-- docs: pytest -->`` it is a file of tests;
-- ``<!-- docs: file NAME -->`` it is the file NAME in the folder of the page, for the blocks below, which run it;
+- ``<!-- docs: fails -->`` it ends with an error, as the page says;
+- ``<!-- docs: file NAME -->`` it is the file NAME in the folder of the page, for the blocks below, which run it; several
+  of them are one file, in order;
+- ``<!-- docs: with PATH -->`` the file of that path in the repository is in the folder, for an earlier page has made it;
 - ``<!-- docs: same as PATH -->`` it is the file of that path in the repository, whose own tests run it, or some of its lines;
 - ``<!-- docs: endpoint [ITEMS] -->`` a mock provider, whose script is ITEMS, is where OpenAI and Anthropic are;
 - ``<!-- docs: not run: REASON -->`` it is looked at and not run; the reasons are those of `REASONS`.
@@ -26,9 +29,14 @@ from markdown_it import MarkdownIt
 
 ROOT = DOCS.parent
 LANGUAGES = {"python", "console", "text", "toml", "json"}
-REASONS = {"it is a measurement of one machine", "it asks a provider", "its tests are the whole suite"}
+REASONS = {
+    "it asks a provider",
+    "it installs from a clone",
+    "it is a measurement of one machine",
+    "its tests are the whole suite",
+}
 COMMENT = re.compile(r"<!-- docs: (.*?) -->", re.DOTALL)
-NEEDS = re.compile(r"(continues|pytest|file|same as|endpoint|not run:)(?: (.*))?", re.DOTALL)
+NEEDS = re.compile(r"(continues|pytest|fails|file|with|same as|endpoint|not run:)(?: (.*))?", re.DOTALL)
 
 
 @attrs.frozen(kw_only=True)
