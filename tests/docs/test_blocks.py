@@ -259,8 +259,9 @@ async def test_a_page_that_says_what_does_not_happen_fails(text, sentence, tmp_p
     ("text", "sentence"),
     [
         ("Text.\n\n    indented\n", "page.md:3: this is indented, and so not known to be code; put it between fences"),
-        ("```ruby\nx\n```\n", "page.md:1: 'ruby' is not one of console, json, python, text, toml"),
-        ("```\nx\n```\n", "page.md:1: '' is not one of console, json, python, text, toml"),
+        ("```ruby\nx\n```\n", "page.md:1: 'ruby' is not one of console, json, python, text, toml, typescript, yaml"),
+        ("```\nx\n```\n", "page.md:1: '' is not one of console, json, python, text, toml, typescript, yaml"),
+        ("```yaml\nx\n```\n", "page.md:1: nothing here runs yaml; say why it is not run"),
         ("<!-- docs: sometimes -->\n```python\nx\n```\n", "page.md:2: nobody knows what 'sometimes' means"),
         (
             "<!-- docs: not run: lazy -->\n\n```python\nx\n```\n",
@@ -295,6 +296,13 @@ def test_a_block_that_cannot_be_run_is_refused(text, sentence, tmp_path, monkeyp
     with pytest.raises(BlockError) as caught:
         plan(blocks)
     assert str(caught.value) == sentence
+
+
+def test_a_block_is_passed_over_where_its_package_is_not(tmp_path, monkeypatch):
+    text = "<!-- docs: needs {} -->\n```python\nx\n```\n```text\ny\n```\n"
+    assert plan(read_blocks(written(tmp_path, text.format("no_such_package"), monkeypatch))) == []
+    (run,) = plan(read_blocks(written(tmp_path, text.format("creche"), monkeypatch)))
+    assert run.said == ["y\n"]
 
 
 def test_a_block_that_continues_another_is_run_with_it(tmp_path, monkeypatch):
