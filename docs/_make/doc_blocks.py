@@ -6,15 +6,20 @@ Rule 2: what a block needs besides is said in a comment above it, which a reader
 
 - ``<!-- docs: continues -->`` it is the rest of the program above it;
 - ``<!-- docs: pytest -->`` it is a file of tests;
-- ``<!-- docs: file NAME -->`` it is the file NAME in the folder of the page, for the blocks below, which run it;
+- ``<!-- docs: fails -->`` it ends with an error, as the page says;
+- ``<!-- docs: file NAME -->`` it is the file NAME in the folder of the page, for the blocks below, which run it; several
+  of them are one file, in order;
+- ``<!-- docs: with PATH -->`` the file of that path in the repository is in the folder, for an earlier page has made it;
 - ``<!-- docs: same as PATH -->`` it is the file of that path in the repository, whose own tests run it, or some of its lines;
 - ``<!-- docs: endpoint [ITEMS] -->`` a mock provider, whose script is ITEMS, is where OpenAI and Anthropic are;
+- ``<!-- docs: needs PACKAGE -->`` it is run where PACKAGE can be imported, and passed over elsewhere;
 - ``<!-- docs: not run: REASON -->`` it is looked at and not run; the reasons are those of `REASONS`.
 
 Rule 3: a block that none of this fits is an error.
 """
 
 import ast
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -25,10 +30,17 @@ from doc_pages import DOCS
 from markdown_it import MarkdownIt
 
 ROOT = DOCS.parent
-LANGUAGES = {"python", "console", "text", "toml", "json"}
-REASONS = {"it is a measurement of one machine", "it asks a provider", "its tests are the whole suite"}
+LANGUAGES = {"python", "console", "text", "toml", "json", "typescript", "yaml"}
+NEVER_RUN = {"typescript", "yaml"}
+REASONS = {
+    "it asks a provider",
+    "it installs from a clone",
+    "it is a measurement of one machine",
+    "it runs in DeepSeek Harness",
+    "its tests are the whole suite",
+}
 COMMENT = re.compile(r"<!-- docs: (.*?) -->", re.DOTALL)
-NEEDS = re.compile(r"(continues|pytest|file|same as|endpoint|not run:)(?: (.*))?", re.DOTALL)
+NEEDS = re.compile(r"(continues|pytest|fails|file|with|same as|endpoint|needs|not run:)(?: (.*))?", re.DOTALL)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,6 +107,8 @@ def _check(block: Block) -> None:
         raise BlockError(f"{block}: {block.language!r} is not one of {', '.join(sorted(LANGUAGES))}")
     if block.needs.get("not run", next(iter(REASONS))) not in REASONS:
         raise BlockError(f"{block}: {block.needs['not run']!r} is not one of the reasons for not running a block")
+    if block.language in NEVER_RUN and "not run" not in block.needs:
+        raise BlockError(f"{block}: nothing here runs {block.language}; say why it is not run")
     if block.language == "python":
         try:
             ast.parse(block.text)
@@ -150,13 +164,17 @@ def plan(blocks: list[Block]) -> list[Run]:
         elif block.language in ("python", "console") and not {"not run", "same as", "file"} & block.needs.keys():
             runs.append(Run(blocks=[block], said=[None]))
         before = block
-    return runs
+    return [run for run in runs if all(_is_there(block.needs.get("needs")) for block in run.blocks)]
 
 
 def _say(block: Block, before: Block | None, runs: list[Run]) -> None:
     if before is None or not runs or runs[-1].blocks[-1] is not before:
         raise BlockError(f"{block}: nothing is run directly above it, so nothing prints this")
     runs[-1].said[-1] = block.text
+
+
+def _is_there(package: str | None) -> bool:
+    return package is None or importlib.util.find_spec(package) is not None
 
 
 def matches(said: str, printed: str) -> bool:

@@ -5,6 +5,7 @@ What a block can ask for is in `docs/_make/doc_blocks.py`.
 
 import json
 import os
+import shutil
 import stat
 import sys
 import tomllib
@@ -48,9 +49,12 @@ async def run_page(page, tmp_path):
     folder.mkdir()
     stand_in_for_pip(binaries)
     for block in blocks:
+        if earlier := block.needs.get("with"):
+            shutil.copy(ROOT / earlier, folder)
         if name := block.needs.get("file"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(block.text, "utf-8")
+            with (folder / name).open("a", encoding="utf-8") as file:
+                file.write(block.text)
     for run in runs:
         async with environment(run.blocks, tmp_path, binaries) as variables:
             printed = await result_of(run.blocks, tmp_path, folder, variables)
@@ -73,7 +77,8 @@ async def result_of(blocks, tmp_path, folder, variables):
             command, cwd=folder, env=variables, stdin=b"", capture_stdout=True, stderr=-2, check=False
         )
     printed = done.stdout.decode()
-    assert done.returncode == 0, f"{blocks[0]} failed:\n{printed}"
+    ends = "well" if done.returncode == 0 else "with an error"
+    assert (done.returncode != 0) == ("fails" in blocks[0].needs), f"{blocks[0]} ended {ends}:\n{printed}"
     return printed
 
 
@@ -206,12 +211,39 @@ async def test_a_page_runs_in_a_folder_of_its_own_against_an_endpoint(tmp_path, 
     await run_page(written(tmp_path, TEAM, monkeypatch), tmp_path)
 
 
+PIECES = """
+<!-- docs: file second.py -->
+```python
+from desk_4_presets import DESK
+```
+
+<!-- docs: file second.py -->
+```python
+print(DESK.name)
+```
+
+<!-- docs: with examples/desk_4_presets.py -->
+```console
+python second.py
+```
+
+```text
+desk
+```
+"""
+
+
+async def test_a_file_in_pieces_runs_as_one_beside_a_file_of_an_earlier_page(tmp_path, monkeypatch):
+    await run_page(written(tmp_path, PIECES, monkeypatch), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("```python\nprint(1)\n```\n```text\n2\n```\n", r"'page.md:1', '1\\n'"),
-        ("Text.\n```python\nraise SystemExit(1)\n```\n", "page.md:2 failed:"),
-        ("```console\nfalse | cat\n```\n", "page.md:1 failed:"),
+        ("Text.\n```python\nraise SystemExit(1)\n```\n", "page.md:2 ended with an error:"),
+        ("```console\nfalse | cat\n```\n", "page.md:1 ended with an error:"),
+        ("<!-- docs: fails -->\n```console\ntrue\n```\n", "page.md:2 ended well:"),
         (
             '<!-- docs: endpoint [say("?")] -->\n```console\ntrue\n```\n',
             "page.md:2: the script of the endpoint was not",
@@ -227,8 +259,9 @@ async def test_a_page_that_says_what_does_not_happen_fails(text, sentence, tmp_p
     ("text", "sentence"),
     [
         ("Text.\n\n    indented\n", "page.md:3: this is indented, and so not known to be code; put it between fences"),
-        ("```ruby\nx\n```\n", "page.md:1: 'ruby' is not one of console, json, python, text, toml"),
-        ("```\nx\n```\n", "page.md:1: '' is not one of console, json, python, text, toml"),
+        ("```ruby\nx\n```\n", "page.md:1: 'ruby' is not one of console, json, python, text, toml, typescript, yaml"),
+        ("```\nx\n```\n", "page.md:1: '' is not one of console, json, python, text, toml, typescript, yaml"),
+        ("```yaml\nx\n```\n", "page.md:1: nothing here runs yaml; say why it is not run"),
         ("<!-- docs: sometimes -->\n```python\nx\n```\n", "page.md:2: nobody knows what 'sometimes' means"),
         (
             "<!-- docs: not run: lazy -->\n\n```python\nx\n```\n",
@@ -263,6 +296,13 @@ def test_a_block_that_cannot_be_run_is_refused(text, sentence, tmp_path, monkeyp
     with pytest.raises(BlockError) as caught:
         plan(blocks)
     assert str(caught.value) == sentence
+
+
+def test_a_block_is_passed_over_where_its_package_is_not(tmp_path, monkeypatch):
+    text = "<!-- docs: needs {} -->\n```python\nx\n```\n```text\ny\n```\n"
+    assert plan(read_blocks(written(tmp_path, text.format("no_such_package"), monkeypatch))) == []
+    (run,) = plan(read_blocks(written(tmp_path, text.format("creche"), monkeypatch)))
+    assert run.said == ["y\n"]
 
 
 def test_a_block_that_continues_another_is_run_with_it(tmp_path, monkeypatch):
