@@ -10,6 +10,7 @@ from creche import AgentSpec, Budget, ModelOptions, Plugin, Preset, Section, for
 from creche.agent import BuildRequest, DeltaStreamed, PreStep, Reject
 from creche.errors import (
     AgentClosedError,
+    AgentError,
     AuthorityError,
     ConfigError,
     DuplicateNameError,
@@ -29,11 +30,11 @@ from creche.models import (
     fail,
     model_error,
 )
-from creche.scope import Fault
+from creche.scope import Fault, Registry
 from creche.session import RecordAppended, SubagentEnded, SubagentStarted
 from creche.subagents import delegation
 from creche.testing import record_events
-from creche.tools import Guard, Tool, restrict
+from creche.tools import Guard, Tool, ToolContext, restrict
 
 
 @tool(inline=True)
@@ -93,6 +94,18 @@ async def test_a_spawned_child_starts_fresh_with_a_session_of_its_own(checked_ho
             "Which number?",
             "agent",
         )
+
+
+@pytest.mark.parametrize("start", [spawn, fork])
+async def test_nobody_starts_a_child_without_an_agent(start):
+    """Rule: a body may have no agent, which the types say; then it is told so."""
+    context = ToolContext(None, registry=Registry(), call_id="c1", name="report", number=1)
+    with pytest.raises(AgentError) as caught:
+        await start(context.agent, "Which number?")
+    assert str(caught.value) == (
+        f"{start.__name__}() needs the agent that starts the subagent, and None is none; a tool that is called without an "
+        "agent has nobody to start one for"
+    )
 
 
 async def test_a_child_is_told_whom_it_works_for_and_a_root_is_not(checked_host):

@@ -27,7 +27,8 @@ from creche.messages import AssistantPart, TextPart, UserMessage
 from creche.models import Delta, ModelOptions, Settings, Usage
 from creche.scope import Next, Registrar, Registration
 from creche.session import Lane, RecordAppended
-from creche.tools import Tool, tool
+from creche.subagents import SubagentResult, fork, spawn
+from creche.tools import Tool, ToolContext, tool
 
 
 @tool
@@ -124,3 +125,11 @@ def registrations(registrar: Registrar) -> Iterator[Registration]:
 
 async def run(agent: Agent) -> None:
     assert_type(await run_turn(agent), None)
+
+
+@tool
+async def starts_a_subagent(task: str, context: ToolContext) -> str:
+    """Have it done."""
+    result = await spawn(context.agent, task)
+    assert_type(result, SubagentResult)
+    return (await fork(context.agent, task)).text

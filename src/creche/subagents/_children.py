@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import trio
 
 from creche.agent import Agent, AgentSpec, Budget, Delivery
-from creche.errors import UnsupportedCapabilityError
+from creche.errors import AgentError, UnsupportedCapabilityError
 from creche.messages import UserMessage
 from creche.models import Model
 from creche.presets import new_header
-from creche.prompt import AssembleContext, RuntimeContext, Text, context_order
+from creche.prompt import AgentView, AssembleContext, RuntimeContext, Text, context_order
 from creche.scope import Registrar, SetupItem
 from creche.session import SessionLog, SubagentStarted
 from creche.tools import Execution, Guard, Restriction, output_shape, restrict
@@ -24,7 +24,7 @@ from ._settlement import settle
 
 
 async def spawn(
-    parent: Agent,
+    parent: AgentView | None,
     prompt: str,
     *,
     name: str | None = None,
@@ -43,7 +43,7 @@ async def spawn(
     for the end of the parent, in whatever task this runs; then the result says ``"cancelled"``.
 
     Args:
-      parent: The agent that starts it; may be idle or in a turn.
+      parent: The agent that starts it; may be idle or in a turn. In the body of a tool it is ``context.agent``.
       prompt: The task. A fresh child sees nothing else of the parent's conversation.
       name: Last segment of its path; ``spawn-1``, ``spawn-2``... in the order of the calls if absent, so give
         names where several tasks spawn at once and paths are to repeat from run to run.
@@ -65,6 +65,7 @@ async def spawn(
       ConfigError: The name cannot be one.
       NotRegisteredError: There is no such preset or model provider, or no subagent provider ``spawn``.
       AgentClosedError: The parent does not run any more.
+      AgentError: The parent is no agent of a host.
       TypeError: The class for the answer has no JSON form.
 
     Example:
@@ -78,10 +79,11 @@ async def spawn(
               nursery.start_soon(report, "tests", "Read the tests.")
               nursery.start_soon(report, "docs", "Read the docs.")
     """
+    agent = _agent(parent, "spawn")
     request = SubagentRequest(
-        parent,
+        agent,
         prompt=prompt,
-        name=_name(parent, "spawn", name),
+        name=_name(agent, "spawn", name),
         persona=persona,
         allow=allow,
         deny=deny,
@@ -94,7 +96,7 @@ async def spawn(
 
 
 async def fork(
-    parent: Agent,
+    parent: AgentView | None,
     prompt: str,
     *,
     name: str | None = None,
@@ -109,7 +111,7 @@ async def fork(
     its own, and a tool filter refuses calls instead of hiding tools. How it ends is as for `spawn`.
 
     Args:
-      parent: The agent that starts it.
+      parent: The agent that starts it, as for `spawn`.
       prompt: The task.
       name: Last segment of its path; ``fork-1``, ``fork-2``... if absent, as for `spawn`.
       allow: The only tools that it may call.
@@ -123,11 +125,22 @@ async def fork(
       ConfigError: The name cannot be one.
       NotRegisteredError: There is no subagent provider ``fork``.
       AgentClosedError: The parent does not run any more.
+      AgentError: The parent is no agent of a host.
     """
+    agent = _agent(parent, "fork")
     request = SubagentRequest(
-        parent, prompt=prompt, name=_name(parent, "fork", name), allow=allow, deny=deny, budget=budget
+        agent, prompt=prompt, name=_name(agent, "fork", name), allow=allow, deny=deny, budget=budget
     )
     return await run_subagent("fork", request)
+
+
+def _agent(parent: AgentView | None, start: str) -> Agent:
+    if not isinstance(parent, Agent):
+        raise AgentError(
+            f"{start}() needs the agent that starts the subagent, and {parent!r} is none; a tool that is called without an "
+            "agent has nobody to start one for"
+        )
+    return parent
 
 
 def _name(parent: Agent, provider: str, name: str | None) -> str:
