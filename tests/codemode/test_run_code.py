@@ -314,7 +314,11 @@ async def test_a_result_may_be_as_wide_as_the_tool_likes(loop_runtime, autojump_
 async def test_who_uses_a_call_and_not_its_result_is_asked_for_await(loop_runtime, autojump_clock, kind, message):
     ends = ProgramEnd(failure=kind, message=message)
     told, _ = await ask(ending(loop_runtime, ends), "")
-    assert told == f"Error: the program failed ({kind}): {message}; did you forget `await`?"
+    asked = f"Error: the program failed ({kind}): {message}; did you forget `await`?"
+    assert told == asked
+    hinting = ProgramEnd(failure=kind, message=f"{message}; did you forget `await`?")
+    told, _ = await ask(ending(loop_runtime, hinting), "")
+    assert told == asked, "a runtime that asks, too, is heard once"
 
 
 @pytest.mark.parametrize(

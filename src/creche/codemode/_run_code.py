@@ -38,6 +38,7 @@ Args:
 
 _MISUSE = re.compile(r"(?:Type|Attribute)Error: .*(?<!a )coroutine")
 """What Python and Monty say where a call is used instead of its result; not where they ask for "a coroutine"."""
+_HINT = "; did you forget `await`?"
 
 
 @attrs.frozen
@@ -140,9 +141,10 @@ class _Running:
     def failed(self, kind: str, message: str) -> CodeError:
         """Return how it failed, with what it had printed."""
         is_misuse = _MISUSE.match(message) or (kind == "invalid_output" and "coroutine" in message)
-        hint = "; did you forget `await`?" if is_misuse else ""
+        if is_misuse and _HINT not in message:  # a runtime may say so itself
+            message += _HINT
         printed = f"\nIt had printed:\n{self.printed}" if self.printed else ""
-        return CodeError(f"the program failed ({kind}): {message}{hint}{printed}", kind=kind)
+        return CodeError(f"the program failed ({kind}): {message}{printed}", kind=kind)
 
 
 async def _refused(reason: str) -> str:

@@ -87,7 +87,12 @@ async def _serve() -> AsyncIterator[RunProgram]:
 
 
 class _NotStartedError(Exception):
-    """There is no process for a program; the sentence says why."""
+    """There is no process for a program."""
+
+    def __init__(self, end: ProgramEnd) -> None:
+        super().__init__(end)
+        self.end = end
+        """What becomes of it."""
 
 
 @attrs.define(eq=False)
@@ -115,7 +120,7 @@ class _Served:
                 return await self._run(program)
             finally:
                 self.running.remove(scope)
-        return ProgramEnd(failure="killed", message="the runtime 'monty' is not served any more")
+        return _killed("the runtime 'monty' is not served any more")
 
     async def end(self) -> None:
         """End what runs, and return when every worker has ended. Calls that take longer are not waited for."""
@@ -131,7 +136,7 @@ class _Served:
             async with open_hidden_nursery("a program in Monty") as nursery, self._open_worker(program) as worker:
                 return await _compute(worker, nursery)
         except _NotStartedError as error:
-            return ProgramEnd(failure="killed", message=str(error))
+            return error.end
 
     @asynccontextmanager
     async def _open_worker(self, program: Program) -> AsyncIterator[Worker]:
@@ -145,7 +150,7 @@ class _Served:
             worker = await self._start(program)
             try:
                 if not self.keeper.watch(worker.process):
-                    raise _NotStartedError("the process that ends the others is gone; serve the runtime again")
+                    raise _NotStartedError(_killed("the process that ends the others is gone; serve the runtime again"))
                 yield worker
             finally:
                 worker.kill()
@@ -164,7 +169,7 @@ class _Served:
             token = trio.lowlevel.current_trio_token()
             return await trio.to_thread.run_sync(Worker.open, self.pool, program, token)
         except (OSError, RuntimeError, monty.MontyError) as error:
-            raise _NotStartedError(f"no process could be started: {error}") from error
+            raise _NotStartedError(_killed(f"no process could be started: {error}")) from error
 
 
 async def _compute(worker: Worker, nursery: trio.Nursery) -> ProgramEnd:
@@ -218,9 +223,13 @@ def _failed(worker: Worker, error: "monty.MontyError") -> ProgramEnd:
         return ProgramEnd(failure="exception", message=message)
     if isinstance(error, monty.MontyCrashedError) and error.timed_out:
         return ProgramEnd(failure="timeout", message=f"{late} and was killed")
-    return ProgramEnd(failure="killed", message=f"its process ended: {error}")
+    return _killed(f"its process ended: {error}")
 
 
 def _too_much(worker: Worker) -> ProgramEnd:
     most = worker.program.limits.output
     return ProgramEnd(failure="output_limit", message=f"it printed and returned more than {most} bytes together")
+
+
+def _killed(message: str) -> ProgramEnd:
+    return ProgramEnd(failure="killed", message=message)
