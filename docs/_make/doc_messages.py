@@ -66,7 +66,6 @@ NOT_MET = {
     "cli/_survey.py": "the demo reads what our own tools write",
     "codemode/_bubblewrap/_child.py:ValueError": "becomes the end of a program",
     "codemode/_bubblewrap/_program.py": "becomes the end of a program",
-    "codemode/_monty/_source.py": "becomes the end of a program",
     "models/adapters/_local_reader.py:ValueError": "told inside of a `ModelError`",
     "models/adapters/_reading.py:TypeError": "told inside of a `ModelError`",
     "models/adapters/_wire.py": "told inside of a `ModelError`",

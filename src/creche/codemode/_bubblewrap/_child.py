@@ -217,7 +217,7 @@ def _limit(memory: int, seconds: float, files: int, file_bytes: int) -> None:
         _, given = resource.getrlimit(which)  # may be lower already, and cannot be raised
         most = hard if given == resource.RLIM_INFINITY else min(hard, given)
         resource.setrlimit(which, (min(soft, most), most))
-    signal.setitimer(signal.ITIMER_PROF, seconds)  # to the millisecond; it ends the process
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-6))  # to the millisecond; it ends the process
 
 
 def _kernel() -> tuple[int, ...]:

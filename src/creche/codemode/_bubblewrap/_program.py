@@ -27,12 +27,11 @@ from creche._util import canonical_json, clean_text, open_hidden_nursery
 from creche.errors import ToolError
 
 from .._json import DEEPEST, is_readable
-from .._runtime import Program, ProgramEnd
+from .._runtime import LONGEST_ARGUMENTS, MOST_ARGUMENTS, Program, ProgramEnd
 from ._layout import TMP_BYTES
 from ._sandbox import Sandbox
 
-_LONGEST_FRAME = 4 * 1024 * 1024
-_MOST_PENDING = 16 * 1024 * 1024  # bytes of the frames of all calls whose answers are not sent
+_LONGEST_FRAME = LONGEST_ARGUMENTS  # what stands around them counts as well
 _OPEN_FILES = 64
 _MOST_FILES = 10_000
 _LOOK = 0.1  # seconds between two looks at how many files there are
@@ -117,7 +116,7 @@ class _Running:
                 "source": clean_text(self._program.source),
                 "tools": sorted(self._program.tools),
                 "packages": self._sandbox.packages,
-                "limits": {"calls": limits.calls, "frame": _LONGEST_FRAME, "pending": _MOST_PENDING},
+                "limits": {"calls": limits.calls, "frame": _LONGEST_FRAME, "pending": MOST_ARGUMENTS},
                 "process": {
                     "memory": limits.memory,
                     "seconds": limits.seconds,
@@ -157,7 +156,7 @@ class _Running:
             return _killed("it sent a call whose arguments are no object")
         if tool not in self._program.tools:
             return _killed("it sent a call of a tool that there is not")
-        if self._calls >= self._program.limits.calls or self._pending + size > _MOST_PENDING:
+        if self._calls >= self._program.limits.calls or self._pending + size > MOST_ARGUMENTS:
             return _killed("it sent more calls than it may")
         pending = self._program.call(tool, arguments)  # here, for the tasks of a batch begin in any order
         nursery.start_soon(self._answer, self._calls, pending, size)
