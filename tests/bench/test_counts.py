@@ -3,14 +3,18 @@
 import gc
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
-from creche import Agent, AgentSpec, FunctionModel, Host, RuntimeContext, Section, call, open_host, say, tool
+from creche import Agent, AgentSpec, FunctionModel, Host, RuntimeContext, Section, call, messages, open_host, say, tool
 from creche.models import ModelRequest
 from creche.models.adapters import AnthropicModel, OpenAIModel
 from creche.scope import Derivation, Level
+from creche.session import JsonlStore, ShelfView
 from creche.testing import open_mock_provider
 
 AGENTS = 200
@@ -118,6 +122,48 @@ async def test_a_step_late_in_a_turn_calls_what_an_early_one_does() -> None:
         del step["list.reverse"]  # trio turns the order of its tasks around at random
     assert steps[early].total() > 100
     assert steps[late] == steps[early]
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
+async def test_a_step_looks_at_as_few_records_late_as_early(
+    on_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a step visits of its log, and what it encodes, does not grow with the session; tools are encoded once."""
+    visited = encoded = 0
+    visits, to_json = ShelfView.__iter__, messages.canonical_json
+
+    def iterate(view: ShelfView[object]) -> Iterator[object]:
+        nonlocal visited
+        for item in visits(view):
+            visited += 1
+            yield item
+
+    def encode(value: object) -> str:
+        nonlocal encoded
+        encoded += 1
+        return to_json(value)
+
+    monkeypatch.setattr(ShelfView, "__iter__", iterate)
+    monkeypatch.setattr(messages, "canonical_json", encode)
+    steps: list[tuple[int, int]] = []
+
+    def answer(request: ModelRequest) -> list[object]:
+        assert request.head.tools_line  # as an adapter reads it
+        assert request.messages[-1].encoded
+        steps.append((visited, encoded))
+        return [call("add", a=1, b=1)] if len(steps) <= 100 else [say("done")]
+
+    store = JsonlStore(tmp_path) if on_disk else None
+    async with open_host(model=FunctionModel(answer), store=store) as host, host.open_agent(AgentSpec("a")) as agent:
+        furnish(host)
+        await agent.ask("hi")
+
+    grown = [(now[0] - then[0], now[1] - then[1]) for then, now in pairwise(steps)]
+    assert grown[99] == grown[10]
+    assert grown[99][0] < 10
+    assert grown[99][1] < 10
+    before = visited
+    assert len([*agent.session.records()]) == visited - before > 500  # so a visit would have been counted
 
 
 async def test_a_view_is_made_once_and_kept_while_others_register() -> None:
