@@ -1,6 +1,7 @@
 """What holds for every test: no network but our own machine, and the same examples in every CI run."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,13 @@ hypothesis.settings.register_profile(
     "ci", deadline=None, derandomize=True, max_examples=50, database=None, print_blob=True
 )
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Let programs that tests start be interrupted, also where these tests run in the background of a shell script."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

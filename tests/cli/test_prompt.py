@@ -478,7 +478,10 @@ def test_ctrl_c_ends_it(folder):
         text=True,
         cwd=folder,
     ) as process:
-        assert process.stderr.readline() == "waits\n"
-        process.send_signal(signal.SIGINT)
-        told, problem = process.communicate(timeout=60)
+        try:
+            assert process.stderr.readline() == "waits\n"
+            process.send_signal(signal.SIGINT)
+            told, problem = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, told, problem) == (130, "", "creche: interrupted\n")
