@@ -13,6 +13,7 @@ import trio
 
 from creche.cli._choice import ENDPOINT, choose_models
 from creche.cli._ending import WrongUsage
+from creche.cli._options import Options
 from creche.cli._run import run
 from creche.models import RetryPolicy, call, say
 from creche.session import load_sessions
@@ -290,8 +291,9 @@ def typed(folder, tmp_path, no_keys, monkeypatch, capfd):
     """Call the command in this process, for what ends before anything is sent."""
     monkeypatch.setenv("CRECHE_STATE", os.fspath(tmp_path / "state"))
 
-    def call_it(task, **options):
-        return run(task, **{"folder": os.fspath(folder), **options}), *capfd.readouterr()
+    def call_it(task, *, as_json=False, **options):
+        options = Options(**{"folder": os.fspath(folder), **options})
+        return run(task, options=options, as_json=as_json), *capfd.readouterr()
 
     return call_it
 

@@ -10,6 +10,7 @@ import os
 import sys
 import termios
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -32,20 +33,60 @@ _ANSWERS: dict[str, Allow | Refuse] = {
 }
 
 
-class Terminal:
-    """Asks on the terminal.
+class Answers(Protocol):
+    """Somebody who can be asked."""
+
+    def line(self, line: str, /) -> None:
+        """Show a line."""
+        ...
+
+    async def answer(self, question: str, /) -> str | None:
+        """Show a question and wait for the line that answers it; ``None`` when nobody answers any more.
+
+        Contract: what was typed before the question was shown is no part of the answer.
+        """
+        ...
+
+
+class Keyboard:
+    """Reads answers from stdin.
 
     Args:
       write: Writes one line.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.line = write
+        self._has_ended = False
+
+    async def answer(self, question: str) -> str | None:
+        """Ask, and wait for a line."""
+        with contextlib.suppress(termios.error):  # it has ended, which is seen when it is read
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        self.line(question)
+        read = b""
+        while not self._has_ended:
+            await trio.lowlevel.wait_readable(sys.stdin.fileno())
+            more = os.read(sys.stdin.fileno(), 4096)
+            read += more
+            if b"\n" in more:
+                return read.partition(b"\n")[0].decode(errors="replace")
+            self._has_ended = not more
+        return None
+
+
+class Terminal:
+    """Asks for approvals on the terminal.
+
+    Args:
+      answers: Whom to ask.
       memory: Where it is kept what is allowed for the project.
     """
 
-    def __init__(self, write: Callable[[str], None], *, memory: str) -> None:
-        self._write = write
+    def __init__(self, answers: Answers, *, memory: str) -> None:
+        self._answers = answers
         self._memory = memory
         self._turn = trio.StrictFIFOLock()
-        self._read = b""
-        self._has_ended = False
         self._in_project: set[tuple[str, str]] = set()
 
     @property
@@ -57,51 +98,30 @@ class Terminal:
         """Ask about one call."""
         agent, about = request.agent, (request.tool, request.subject)
         async with self._turn:
-            if self._has_ended:
-                return None
             if about in self._in_project:
                 return Allow()
             who = "a call without an agent" if agent is None else agent.path
-            self._write(f"{who} asks to call {request.tool}: {request.reason}")
+            self._answers.line(f"{who} asks to call {request.tool}: {request.reason}")
             said = request.arguments.get("description")
             for text in (request.subject, f"({said})" if isinstance(said, str) else ""):
                 for line in _printable(text).splitlines():
-                    self._write(f"    {line}")
+                    self._answers.line(f"    {line}")
             answer = await self._decide()
             if answer == Allow("project"):
                 self._in_project.add(about)
-                self._write(f"    kept in {self._memory}")
+                self._answers.line(f"    kept in {self._memory}")
             return answer
 
     async def _decide(self) -> Allow | Refuse | None:
-        self._forget_what_was_typed()
-        while not self._has_ended:
-            self._write(_QUESTION)
-            word, _, reason = (await self._line()).strip().partition(" ")
+        while (line := await self._answers.answer(_QUESTION)) is not None:
+            word, _, reason = line.strip().partition(" ")
             answer = _ANSWERS.get(word.lower().rstrip(",:"))
             if isinstance(answer, Refuse):
                 return Refuse(reason.strip())
             if answer is not None and not reason:
                 return answer
-        self._write("    nobody answers here any more; what has to be asked for is refused")
+        self._answers.line("    nobody answers here any more; what has to be asked for is refused")
         return None
-
-    def _forget_what_was_typed(self) -> None:
-        self._read = b""
-        with contextlib.suppress(termios.error):  # it has ended, which is seen when it is read
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-
-    async def _line(self) -> str:
-        """Wait for a line of the user; nothing of a line that is not finished is lost when this is cancelled."""
-        while b"\n" not in self._read:
-            await trio.lowlevel.wait_readable(sys.stdin.fileno())
-            more = os.read(sys.stdin.fileno(), 4096)
-            if not more:
-                self._has_ended = True
-                return ""
-            self._read += more
-        line, _, self._read = self._read.partition(b"\n")
-        return line.decode(errors="replace")
 
 
 def _printable(text: str) -> str:

@@ -1,15 +1,17 @@
 """The lead that works on a task: what it is, and how its answer is heard."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 import attrs
 
 from creche._util import open_hidden_nursery
-from creche.agent import AgentSpec, Budget, DeltaStreamed, Reply
+from creche.agent import Agent, AgentSpec, Budget, DeltaStreamed, Reply
 from creche.errors import CrecheError
-from creche.host import open_host
+from creche.host import Host, open_host
 from creche.models import ModelOptions, TextDelta, ToolCallDelta
 from creche.plugins.approvals import remember_approvals
 from creche.plugins.fallback import fallback
@@ -19,7 +21,7 @@ from creche.scope import Plugin
 from creche.session import AssistantSaid, AttemptFailed, JsonlStore, RecordAppended, RetryPlanned
 from creche.subagents import delegation
 
-from ._approver import Terminal
+from ._approver import Answers, Keyboard, Terminal
 from ._choice import Choice
 from ._console import Console
 from ._progress import Progress
@@ -49,11 +51,9 @@ class Powers:
 
 @attrs.frozen(eq=False)
 class Job:
-    """What there is to do."""
+    """What a lead has to work with."""
 
-    task: str
-    """The task."""
-    folder: str = attrs.field(kw_only=True)
+    folder: str
     """Where, an absolute path."""
     choice: Choice = attrs.field(kw_only=True)
     """With which models."""
@@ -75,11 +75,24 @@ def plugins_for(folder: str, powers: Powers) -> list[Plugin]:
     return plugins
 
 
-async def work(job: Job, progress: Progress, console: Console | None) -> Reply | None:
+class Page(Protocol):
+    """Where an answer can be written as it comes."""
+
+    def say(self, text: str, /) -> None:
+        """Write more of the answer."""
+        ...
+
+    def end_line(self) -> None:
+        """Let what comes next begin on a line of its own."""
+        ...
+
+
+async def work(job: Job, task: str, progress: Progress, console: Console | None) -> Reply | None:
     """Let a lead work on a task and return its reply.
 
     Args:
-      job: What to do.
+      job: What it has to work with.
+      task: What to do.
       progress: Told what the agents do.
       console: Where the answer is written as it comes; nowhere if absent.
 
@@ -87,14 +100,17 @@ async def work(job: Job, progress: Progress, console: Console | None) -> Reply |
       The reply; ``None`` if nobody reads the answer any more, and everything was stopped for that.
     """
     if console is None:
-        return await _ask(job, progress, None)
+        async with open_lead(job, progress) as (_, lead):
+            return await lead.ask(task)
     reply: Reply | None = None
     failure: CrecheError | None = None
     async with open_hidden_nursery("the console", cancel=False) as nursery:
         nursery.start_soon(console.run, name="console")
         with console.unread:
             try:
-                reply = await _ask(job, progress, console)
+                async with open_lead(job, progress, Keyboard(console.line)) as (host, lead):
+                    speak(host, lead, console, lambda: progress.line(LEAD, "begins the answer anew"))
+                    reply = await lead.ask(task)
             except CrecheError as error:
                 failure = error  # and what has been said until then is written all the same
         console.close()
@@ -103,10 +119,19 @@ async def work(job: Job, progress: Progress, console: Console | None) -> Reply |
     return reply
 
 
-async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
+@asynccontextmanager
+async def open_lead(job: Job, progress: Progress, answers: Answers | None = None) -> AsyncIterator[tuple[Host, Agent]]:
+    """Open a host and a lead for the length of the block.
+
+    Args:
+      job: What it has to work with.
+      progress: Told what the agents do.
+      answers: Who is asked before a command; what has to be asked for is refused if absent.
+    """
     plugins = plugins_for(job.folder, job.powers)
-    if job.powers.shell:
-        plugins += _approvers(job, console)
+    if job.powers.shell and answers is not None and not job.powers.yes:
+        file = approvals_file(job.folder)
+        plugins += [remember_approvals(file), Terminal(answers, memory=os.fspath(file)).plugin]
     if job.choice.fallbacks:
         plugins.append(fallback(*job.choice.fallbacks))
     spec = AgentSpec(LEAD, cwd=job.folder, options=job.options, budget=Budget(requests=job.requests))
@@ -115,31 +140,29 @@ async def _ask(job: Job, progress: Progress, console: Console | None) -> Reply:
             host.registrar.add(provider)
         async with host.open_agent(spec) as lead:
             progress.follow(host, lead)
-            if console is not None:
-                speech = Speech(console, lambda: progress.line(LEAD, "begins the answer anew"))
-                pen = host.registrar.at(lead.scope)
-                pen.on(DeltaStreamed, speech.hear, here_only=True)
-                pen.on(RecordAppended, speech.note, here_only=True)
-            return await lead.ask(job.task)
+            yield host, lead
 
 
-def _approvers(job: Job, console: Console | None) -> list[Plugin]:
-    if job.powers.yes or console is None:  # without a console nobody can be asked, so what has to be is refused
-        return []
-    file = approvals_file(job.folder)
-    return [remember_approvals(file), Terminal(console.line, memory=os.fspath(file)).plugin]
-
-
-class Speech:
-    """Writes what an agent says as it says it, each of its answers on lines of its own.
+def speak(host: Host, lead: Agent, page: Page, tell_anew: Callable[[], None]) -> None:
+    """Write what a lead says as it says it, each of its answers on lines of its own.
 
     Args:
-      console: Where it is written.
+      host: Its host.
+      lead: The lead.
+      page: Where it is written.
       tell_anew: Called before an answer is said once more whose beginning is written already.
     """
+    speech = _Speech(page, tell_anew)
+    pen = host.registrar.at(lead.scope)
+    pen.on(DeltaStreamed, speech.hear, here_only=True)
+    pen.on(RecordAppended, speech.note, here_only=True)
 
-    def __init__(self, console: Console, tell_anew: Callable[[], None]) -> None:
-        self._console = console
+
+class _Speech:
+    """Hears what an agent says."""
+
+    def __init__(self, page: Page, tell_anew: Callable[[], None]) -> None:
+        self._page = page
         self._tell_anew = tell_anew
         self._has_begun = False
 
@@ -147,18 +170,18 @@ class Speech:
         """Write a delta."""
         if isinstance(event.delta, TextDelta):
             self._has_begun = True
-            self._console.say(event.delta.text)
+            self._page.say(event.delta.text)
         elif isinstance(event.delta, ToolCallDelta):
-            self._console.end_line()
+            self._page.end_line()
 
     def note(self, event: RecordAppended) -> None:
         """End the lines of an answer that is complete, or void."""
         match event.record.data:
             case AssistantSaid():
-                self._console.end_line()
+                self._page.end_line()
                 self._has_begun = False
             case AttemptFailed():
-                self._console.end_line()
+                self._page.end_line()
             case RetryPlanned() if self._has_begun:
                 self._tell_anew()
                 self._has_begun = False
