@@ -12,6 +12,7 @@ from creche.agent import (
     DeltaStreamed,
     Enter,
     GiveUp,
+    LimiterAcquired,
     LimiterWaited,
     PreStep,
     RecoverRequest,
@@ -415,7 +416,10 @@ async def test_an_adapters_limit_holds_for_all_agents_together_and_waiting_is_sh
         return [say("hi")]
 
     async with lead(answer, limit=2) as opened:
-        with record_events(opened.host.registrar, LimiterWaited) as waited:
+        with (
+            record_events(opened.host.registrar, LimiterWaited) as waited,
+            record_events(opened.host.registrar, LimiterAcquired) as acquired,
+        ):
             begun = trio.current_time()
             async with trio.open_nursery() as nursery:
                 for number in range(20):
@@ -425,6 +429,7 @@ async def test_an_adapters_limit_holds_for_all_agents_together_and_waiting_is_sh
         assert len(waited) == 18
         assert {event.limit for event in waited} == {2}
         assert len({event.agent_path for event in waited}) == 18
+        assert {event.agent_path for event in acquired} == {event.agent_path for event in waited}
         for agent in opened.agents[1:]:
             await agent.aclose()
 

@@ -159,3 +159,12 @@ class LimiterWaited(Notification):
     """Path of the agent."""
     limit: int | float = attrs.field(kw_only=True)
     """How many requests may be under way at once."""
+
+
+@attrs.frozen(eq=False)
+class LimiterAcquired(Notification):
+    """A request that had to wait for the adapter's limit of concurrent requests is under way."""
+
+    wire_name: ClassVar[str] = "agent/limiter-acquired"
+    agent_path: str
+    """Path of the agent."""

@@ -41,7 +41,7 @@ from creche.session import (
 from creche.tools import CallStep, run_calls
 
 from ._budget import take_request
-from ._events import Again, BuildRequest, DeltaStreamed, GiveUp, LimiterWaited, RecoverRequest
+from ._events import Again, BuildRequest, DeltaStreamed, GiveUp, LimiterAcquired, LimiterWaited, RecoverRequest
 from ._inbox import Delivery
 from ._stream import StreamRestarted
 
@@ -226,12 +226,14 @@ class _Attempt:
         limiter = self.model.limiter
         if limiter is None:
             return await self._stream()
-        if limiter.available_tokens < 1:
-            waited = LimiterWaited(self.agent.path, limit=limiter.total_tokens)
-            self.agent.registry.emit(waited, at=self.agent.scope)
+        agent, has_to_wait = self.agent, limiter.available_tokens < 1
+        if has_to_wait:
+            agent.registry.emit(LimiterWaited(agent.path, limit=limiter.total_tokens), at=agent.scope)
         # On behalf of the attempt: one task may run the requests of several agents, one inside the other.
         await limiter.acquire_on_behalf_of(self)
         try:
+            if has_to_wait:
+                agent.registry.emit(LimiterAcquired(agent.path), at=agent.scope)
             return await self._stream()
         finally:
             limiter.release_on_behalf_of(self)

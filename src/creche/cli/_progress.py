@@ -1,9 +1,7 @@
 """What the agents do, as plain lines, one an event."""
 
-import json
 import time
 from collections.abc import Callable
-from typing import cast
 
 from creche.agent import Agent, LimiterWaited
 from creche.host import Host
@@ -25,6 +23,8 @@ from creche.session import (
     ToolReturned,
     TurnEnded,
 )
+
+from ._text import short_arguments
 
 WIDTH = 96
 """Longest line, in characters."""
@@ -122,9 +122,9 @@ class Progress:
 def _tell_of_call(fact: Fact) -> str | None:
     match fact:
         case ToolCalled(name=name, arguments=arguments):
-            return f"calls {name} {_short(arguments)}"
+            return f"calls {name} {short_arguments(arguments)}"
         case CodeCalled(name=name, arguments=arguments):
-            return f"calls {name} {_short(arguments)} in a program"
+            return f"calls {name} {short_arguments(arguments)} in a program"
         case ToolReturned(message, code=code) if code:
             return f"is told that {message.name} failed ({code}): {message.text}"
         case ApprovalRequested(tool=name):
@@ -133,14 +133,3 @@ def _tell_of_call(fact: Fact) -> str | None:
             return f"is {decision}"
         case _:
             return None  # the rest is for the log
-
-
-def _short(arguments: str) -> str:
-    """Return arguments for people: names and values, without braces."""
-    try:
-        values = json.loads(arguments)
-    except ValueError:
-        return arguments
-    if not isinstance(values, dict):
-        return arguments
-    return ", ".join(f"{name}={value!r}" for name, value in cast("dict[str, object]", values).items())
