@@ -142,11 +142,14 @@ def test_odd_names_and_contents_do_not_confuse_it(tmp_path: Path) -> None:
     assert "3 files" in done.stdout
 
 
-def test_ctrl_c_stops_everything_and_says_where_the_log_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "word", "code"), [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
+)
+def test_a_signal_stops_everything_and_says_where_the_log_is(number: int, word: str, code: int, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    for number in range(20_000):
-        (folder / f"{number}.txt").touch()
+    for each in range(20_000):
+        (folder / f"{each}.txt").touch()
     process = subprocess.Popen(
         [sys.executable, "-m", "creche", "demo", folder],
         stdout=subprocess.PIPE,
@@ -159,11 +162,11 @@ def test_ctrl_c_stops_everything_and_says_where_the_log_is(tmp_path: Path) -> No
     assert process.stderr is not None
     first = process.stderr.readline()
     assert "lead" in first
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, rest = process.communicate(timeout=30)
-    assert process.returncode == 130, rest
+    assert process.returncode == code, rest
     assert "Traceback" not in rest
-    told = re.search(r"interrupted; every agent was stopped\. log: (.*)$", rest, flags=re.MULTILINE)
+    told = re.search(rf"{word}; every agent was stopped\. log: (.*)$", rest, flags=re.MULTILINE)
     assert told is not None
     for session in load_sessions(told[1]).values():
         check_log(session)

@@ -3,20 +3,24 @@
 import importlib.metadata
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import cyclopts
-import trio
 
+from creche.agent import Agent
 from creche.errors import CrecheError
+from creche.host import Host
 from creche.session import JsonlStore
 
 from ._demo import survey
-from ._ending import FAILED, INTERRUPTED, USAGE, complain, problem_with, tell, write_line
+from ._ending import FAILED, USAGE, check_stdout, complain, problem_with, tell, unread
+from ._output import open_output, run_attended
 from ._progress import Progress
 from ._prompt import EPILOGUE as PROMPT_EPILOGUE, prompt
 from ._run import EPILOGUE as RUN_EPILOGUE, run
+from ._signals import code_and_word, ended_as_interrupted
 from ._state import sessions_folder
 
 app = cyclopts.App(
@@ -52,14 +56,30 @@ def demo(
     problem = problem_with(folder)
     if problem is not None:
         return complain(f"cannot survey {folder!r}: {problem}", USAGE)
-    progress = Progress(None if as_json else write_line)
+    if (code := check_stdout()) is not None:
+        return code
+    output = None if as_json else open_output()
+    progress = Progress.beside(output)
     store = JsonlStore(Path(log) if log is not None else sessions_folder())
-    try:
-        summary = trio.run(survey, os.path.abspath(folder), store, progress.follow)
-    except KeyboardInterrupt:
-        return complain(f"interrupted; every agent was stopped. {progress.where}", INTERRUPTED)
-    except CrecheError as error:
-        return complain(f"{error}. {progress.where}", FAILED)
+
+    def watch(host: Host, lead: Agent) -> None:
+        progress.follow(host, lead)
+        if output is not None:
+            output.follow(host.registrar)
+
+    summary, failure, code = None, "", FAILED
+    with ended_as_interrupted() as signals:
+        try:
+            summary = run_attended(output, partial(survey, os.path.abspath(folder), store, watch))
+        except KeyboardInterrupt:
+            code, word = code_and_word(signals[0] if signals else None)
+            failure = f"{word}; every agent was stopped"
+        except CrecheError as error:
+            failure = str(error)
+    if summary is None:
+        if output is not None and output.error is not None:
+            failure = unread(output.error)
+        return complain(f"{failure}. {progress.where}", code)
     if as_json:
         return tell(json.dumps({"summary": summary, "log": progress.location}) + "\n")
     return tell(f"\n{summary}\n\nlog: {progress.location}\n")

@@ -10,6 +10,7 @@ import os
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import trio
@@ -33,6 +34,9 @@ _ANSWERS: dict[str, Allow | Refuse] = {
 }
 
 
+_Write = Callable[[str], None]
+
+
 class Answers(Protocol):
     """Somebody who can be asked."""
 
@@ -53,17 +57,25 @@ class Keyboard:
 
     Args:
       write: Writes one line.
+      asking: Leaves the terminal to a question for the length of its block, and yields what writes a line of it.
     """
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(
+        self, write: Callable[[str], None], *, asking: Callable[[], AbstractContextManager[_Write]] | None = None
+    ) -> None:
         self.line = write
+        self._asking = asking or (lambda: nullcontext(write))
         self._has_ended = False
 
     async def answer(self, question: str) -> str | None:
         """Ask, and wait for a line."""
-        with contextlib.suppress(termios.error):  # it has ended, which is seen when it is read
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        self.line(question)
+        with self._asking() as write:
+            with contextlib.suppress(termios.error):  # it has ended, which is seen when it is read
+                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+            write(question)
+            return await self._line()
+
+    async def _line(self) -> str | None:
         read = b""
         while not self._has_ended:
             await trio.lowlevel.wait_readable(sys.stdin.fileno())

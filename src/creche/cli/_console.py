@@ -10,17 +10,24 @@ import select
 import sys
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TextIO, cast
 
 import trio
+
+from creche.scope import Registrar
+
+from ._text import printable
 
 PATIENCE = 0.5
 """Seconds in which what is left is written when everything has ended."""
 
 
 class Console:
-    """Writes text to stdout as it comes, and lines to stderr."""
+    """Writes text to stdout as it comes, and lines to stderr. See `creche.cli._output.Output`."""
+
+    shows_agents = False
 
     def __init__(self) -> None:
         self.error: OSError | None = None
@@ -33,12 +40,15 @@ class Console:
         self._more = trio.Event()
         self._is_closed = False
         self._is_midline = False
-        self._is_one_screen = self._out.isatty() and self._err is not None and self._err.isatty()
+        self._is_seen = self._out.isatty()
+        self._is_one_screen = self._is_seen and self._err is not None and self._err.isatty()
 
     # ---------------------------------------------------------------- what to write
 
     def say(self, text: str) -> None:
         """Write more of the answer."""
+        if text and self._is_seen:
+            text = printable(text)  # a file gets every byte of it, a terminal nothing that it would obey
         if text:
             self._is_midline = not text.endswith("\n")
             self._put(self._out, text)
@@ -55,6 +65,11 @@ class Console:
         if self._err is not None:
             self._put(self._err, f"{line}\n")
 
+    @contextmanager
+    def asking(self) -> Iterator[Callable[[str], None]]:
+        """Yield what writes the lines of a question: as any other line."""
+        yield self.line
+
     def _put(self, stream: TextIO, text: str) -> None:
         data = text.encode(stream.encoding, "backslashreplace")
         if self._waiting and self._waiting[-1][0] is stream:
@@ -62,6 +77,9 @@ class Console:
         else:
             self._waiting.append((stream, bytearray(data)))
         self._more.set()
+
+    def follow(self, _registrar: Registrar) -> None:
+        """Show nothing of the agents: lines say what they do."""
 
     def close(self) -> None:
         """Let `run` end when everything is written."""

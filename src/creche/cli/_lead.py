@@ -8,9 +8,7 @@ from typing import Protocol
 
 import attrs
 
-from creche._util import open_hidden_nursery
 from creche.agent import Agent, AgentSpec, Budget, DeltaStreamed, Reply
-from creche.errors import CrecheError
 from creche.host import Host, open_host
 from creche.models import ModelOptions, TextDelta, ToolCallDelta
 from creche.plugins.approvals import remember_approvals
@@ -23,7 +21,7 @@ from creche.subagents import delegation
 
 from ._approver import Answers, Keyboard, Terminal
 from ._choice import Choice
-from ._console import Console
+from ._output import Output
 from ._progress import Progress
 from ._state import approvals_file
 
@@ -87,36 +85,21 @@ class Page(Protocol):
         ...
 
 
-async def work(job: Job, task: str, progress: Progress, console: Console | None) -> Reply | None:
+async def work(job: Job, task: str, progress: Progress, output: Output | None) -> Reply:
     """Let a lead work on a task and return its reply.
 
     Args:
       job: What it has to work with.
       task: What to do.
       progress: Told what the agents do.
-      console: Where the answer is written as it comes; nowhere if absent.
-
-    Returns:
-      The reply; ``None`` if nobody reads the answer any more, and everything was stopped for that.
+      output: Where the answer is written as it comes; nowhere if absent.
     """
-    if console is None:
-        async with open_lead(job, progress) as (_, lead):
-            return await lead.ask(task)
-    reply: Reply | None = None
-    failure: CrecheError | None = None
-    async with open_hidden_nursery("the console", cancel=False) as nursery:
-        nursery.start_soon(console.run, name="console")
-        with console.unread:
-            try:
-                async with open_lead(job, progress, Keyboard(console.line)) as (host, lead):
-                    speak(host, lead, console, lambda: progress.line(LEAD, "begins the answer anew"))
-                    reply = await lead.ask(task)
-            except CrecheError as error:
-                failure = error  # and what has been said until then is written all the same
-        console.close()
-    if failure is not None:
-        raise failure
-    return reply
+    answers = None if output is None else Keyboard(output.line, asking=output.asking)
+    async with open_lead(job, progress, answers) as (host, lead):
+        if output is not None:
+            output.follow(host.registrar)
+            speak(host, lead, output, lambda: progress.line(LEAD, "begins the answer anew"))
+        return await lead.ask(task)
 
 
 @asynccontextmanager

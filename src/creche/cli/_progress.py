@@ -24,7 +24,8 @@ from creche.session import (
     TurnEnded,
 )
 
-from ._text import short_arguments
+from ._output import Output
+from ._text import one_line, short_arguments
 
 WIDTH = 96
 """Longest line, in characters."""
@@ -38,11 +39,13 @@ class Progress:
     Args:
       write: Writes a line; nothing is told without it.
       speaker: Path of an agent whose answers are shown elsewhere.
+      is_brief: Whether only what goes wrong is told, because what the agents do is shown elsewhere.
     """
 
-    def __init__(self, write: Callable[[str], None] | None, *, speaker: str = "") -> None:
+    def __init__(self, write: Callable[[str], None] | None, *, speaker: str = "", is_brief: bool = False) -> None:
         self._write = write
         self._speaker = speaker
+        self._is_brief = is_brief
         self._begun = time.monotonic()
         self._paths: dict[str, str] = {}
         self._routes: dict[str, str] = {}
@@ -51,6 +54,13 @@ class Progress:
         """Where the log is, once it is known."""
         self.stopped: list[str] = []
         """Paths of the agents whose turn was cancelled."""
+
+    @classmethod
+    def beside(cls, output: Output | None, *, speaker: str = "") -> "Progress":
+        """Return one that tells what an output does not show of itself."""
+        if output is None:
+            return cls(None, speaker=speaker)
+        return cls(output.line, speaker=speaker, is_brief=output.shows_agents)
 
     @property
     def where(self) -> str:
@@ -74,20 +84,23 @@ class Progress:
         self._lead, self.location = lead, lead.journal.location
         host.registrar.on(RecordAppended, self._record)
         if self._write is not None:
-            host.registrar.on(LimiterWaited, lambda event: self.line(event.agent_path, "waits for the model's limit"))
+            if not self._is_brief:
+                host.registrar.on(
+                    LimiterWaited, lambda event: self.line(event.agent_path, "waits for the model's limit")
+                )
             host.registrar.on(Fault, lambda event: self.line(event.owner, f"failed {event.what}: {event.error!r}"))
 
     def line(self, path: str, text: str, *, width: int = WIDTH) -> None:
         """Tell one thing about an agent."""
         if self._write is not None:
-            shown = "".join(char if char.isprintable() else " " for char in text)
+            shown = one_line(text)
             whole = f"{time.monotonic() - self._begun:6.2f}s  {path:<22} {shown}"
             self._write(whole if len(whole) <= width else whole[: width - 3] + "...")
 
     def _record(self, event: RecordAppended) -> None:
         told = self._tell(event)
-        if told is not None:
-            failed = isinstance(event.record.data, AttemptFailed)
+        failed = isinstance(event.record.data, AttemptFailed)
+        if told is not None and (failed or not self._is_brief):
             self.line(event.agent_path, told, width=WIDTH_OF_FAILURES if failed else WIDTH)
 
     def _tell(self, event: RecordAppended) -> str | None:

@@ -3,20 +3,20 @@
 import json
 import re
 import sys
+from functools import partial
 from typing import Annotated
 
 import attrs
-import trio
 from cyclopts import Parameter
 
 from creche.agent import Reply
 from creche.errors import CrecheError, InternalError
 from creche.models import Usage
 
-from ._console import Console
 from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, tell, unread
 from ._lead import LEAD, Job, work
 from ._options import USUAL, Options
+from ._output import open_output, run_attended
 from ._progress import Progress
 from ._signals import code_and_word, ended_as_interrupted
 
@@ -77,31 +77,28 @@ def _read_task(task: str) -> str:
 
 
 def _run_job(job: Job, task: str, *, as_json: bool) -> int:
-    console = None if as_json else Console()
-    progress = Progress(None if console is None else console.line, speaker=LEAD)
+    output = None if as_json else open_output()
+    progress = Progress.beside(output, speaker=LEAD)
     end = _End()
     with ended_as_interrupted() as signals:
         try:
-            end = _end_of(trio.run(work, job, task, progress, console))
+            end = _end_of(run_attended(output, partial(work, job, task, progress, output)))
         except KeyboardInterrupt:
             stopped = f"; stopped: {', '.join(sorted(progress.stopped))}" if progress.stopped else ""
             code, word = code_and_word(signals[0] if signals else None)
             end = _End("cancelled", answer=progress.answer, error=f"{word}{stopped}", code=code)
         except (CrecheError, InternalError) as error:
             end = _End("failed", answer=progress.answer, error=str(error), code=FAILED)
-        finally:
-            if console is not None:
-                console.drain()
-    if console is not None and console.error is not None:
-        return complain(f"{unread(console.error)}. {account(progress)}", FAILED)
-    if console is None:
+    if output is not None and output.error is not None and end.outcome != "cancelled":
+        return complain(f"{unread(output.error)}. {account(progress)}", FAILED)
+    if output is None:
         told = tell(json.dumps(end.told(progress)) + "\n")
         if told:
             return told
     note = end.error or end.note
     if note:
         return complain(f"{note.rstrip('.')}. {account(progress)}", end.code)
-    return complain(account(progress), end.code) if console is not None else end.code
+    return complain(account(progress), end.code) if output is not None else end.code
 
 
 @attrs.frozen

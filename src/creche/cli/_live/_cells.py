@@ -1,0 +1,47 @@
+"""Text in cells of a terminal: wide characters take two, combining ones none, and emoji of several characters count once."""
+
+from rich.cells import cell_len, split_graphemes
+
+TAB = 8
+"""Cells between two tab stops."""
+
+
+def cut(text: str, width: int, dots: str = "…") -> str:
+    """Return as much of a line as fits into some cells; what is left out is said with dots."""
+    if cell_len(text) <= width:
+        return text
+    room = width - len(dots)
+    if room < 0:
+        return dots[: max(width, 0)]
+    taken, shown = 0, ""
+    for start, end, cells in split_graphemes(text)[0]:
+        taken += cells
+        if taken > room:
+            break
+        shown += text[start:end]
+    return shown + dots
+
+
+def fill(text: str, width: int, dots: str = "…") -> str:
+    """Return a line that takes just some cells."""
+    shown = cut(text, width, dots)
+    return shown + " " * (width - cell_len(shown))
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return the rows that a line takes, wrapped as a terminal wraps it; tabs become spaces."""
+    if text.isascii() and "\t" not in text:
+        return [text[start : start + width] for start in range(0, len(text), width)] or [""]
+    rows, taken = [""], 0
+    for number, stretch in enumerate(text.split("\t")):
+        if number:
+            gap = min(TAB - taken % TAB, width - taken)
+            rows[-1] += " " * gap
+            taken += gap
+        for start, end, cells in split_graphemes(stretch)[0]:
+            if taken + cells > width and taken:
+                rows.append("")
+                taken = 0
+            rows[-1] += stretch[start:end]
+            taken += cells
+    return rows
