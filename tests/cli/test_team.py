@@ -17,6 +17,8 @@ from creche.plugins.approvals import ask_before
 from creche.scope import Plugin
 from creche.session import (
     KIND_OF,
+    ApprovalDecided,
+    ApprovalRequested,
     AssistantSaid,
     AttemptFailed,
     CodeCalled,
@@ -184,8 +186,7 @@ async def test_who_needs_an_approval_says_for_what(autojump_clock):
         assert await look(team, lead.ask, "Go.") == snapshot(
             [
                 ["lead asks slow:one"],
-                ["lead waits for an approval to call wait and 1 more"],
-                ["lead calls wait seconds=2 and 1 more"],
+                ["lead waits for an approval to call wait"],
                 ["lead calls wait seconds=2"],
                 ["lead asks slow:one"],
                 ["lead done"],
@@ -212,6 +213,14 @@ def test_calls_of_programs_are_told_in_place_of_the_program(tell):
     tell(CodeReturned(ToolMessage("c:code:2", name="grep", parts=()), parent="c"))
     tell(CodeReturned(ToolMessage("c:code:1", name="wait", parts=()), parent="c"))
     assert says(tell.team) == ["lead calls run_code"]
+
+
+def test_calls_that_wait_for_approvals_are_counted(tell):
+    for call_id in ("a", "b"):
+        tell(ApprovalRequested(call_id, tool="bash", subject="ls", reason="it is to be asked for"))
+    assert says(tell.team) == ["lead waits for an approval to call bash and 1 more"]
+    tell(ApprovalDecided("a", tool="bash", subject="ls", decision="allowed"))
+    assert says(tell.team) == ["lead waits for an approval to call bash"]
 
 
 # ---------------------------------------------------------------- how it ends

@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 
 import trio
 
-from creche.cli._console import PATIENCE, Console
-from creche.cli._team import Team
-from creche.cli._text import one_line, printable
 from creche.scope import Registrar
 
+from .._console import PATIENCE, Console
+from .._team import Team
+from .._text import one_line, printable
 from ._below import Below
 from ._style import plain, styled
 from ._tree import draw

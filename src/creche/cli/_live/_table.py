@@ -5,10 +5,10 @@ from collections.abc import Callable
 from attrs import field, frozen
 from rich.cells import cell_len
 
-from creche.cli._rows import AgentRow, Totals
-from creche.cli._text import one_line
 from creche.models import Usage
 
+from .._rows import AgentRow, Totals
+from .._text import one_line
 from ._cells import cut, fill
 from ._style import Glyphs, Line, Span
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from creche.cli._rows import AgentRow, Totals
-from creche.cli._text import one_line
-
+from .._rows import AgentRow, Totals
+from .._text import one_line
 from ._style import Glyphs, Line
 from ._table import Table, amount
 
