@@ -71,16 +71,22 @@ async def test_what_a_cancellation_leaves_is_written_once(streams):
     assert got == b"x" * 100_000
 
 
-def test_on_one_screen_a_line_does_not_join_the_answer(streams):
+def test_on_one_screen_a_line_does_not_join_the_answer_and_nothing_is_obeyed(streams):
     screen, terminal = os.openpty()
     streams(terminal, os.dup(terminal))
     console = Console()
     console.say("Half")
     console.line("told")
     console.say("whole\n")
-    console.line("told")
+    with console.asking() as ask:
+        ask("asked")
+    console.say("\x1b[2J\u202ethe end\r\n")
     console.drain()
-    assert os.read(screen, 1000) == b"Half\r\ntold\r\nwhole\r\ntold\r\n"
+    expected = b"Half\r\ntold\r\nwhole\r\nasked\r\n [2Jthe end\r\n"
+    shown = b""
+    while len(shown) < len(expected):
+        shown += os.read(screen, 1000)
+    assert shown == expected
     os.close(screen)
 
 

@@ -14,6 +14,8 @@ from ._style import Glyphs, Line, Span
 
 GAP = "  "
 """Between a name and what its agent does."""
+DEEPEST = 4
+"""Which part of what is left of the columns branches of the tree may take."""
 LONG = 10.0
 """Seconds after which it is told how long an agent has been at the same thing."""
 UNITS = ("", "k", "M", "G")
@@ -83,7 +85,7 @@ class Table:
 
     def agent(self, prefix: str, row: AgentRow, now: float) -> Line:
         """Return the line of an agent."""
-        prefix = prefix[max(len(prefix) - self._names // 2, 0) :]
+        prefix = prefix[max(len(prefix) - self.left // DEEPEST, 0) :]
         name = self._fill_name(one_line(row.name), self._names - len(prefix))
         return self._clip(
             Span(prefix, "dim"),
@@ -135,8 +137,9 @@ class Table:
         """Return a line that fits, also where there is no room for its gaps."""
         left = self.width
         line: list[Span] = []
-        for span in spans:
-            text = cut(span.text.rstrip() if span is spans[-1] else span.text, left, self.glyphs.dots)
+        shown = [span for span in spans if span.text]
+        for span in shown:
+            text = cut(span.text.rstrip() if span is shown[-1] else span.text, left, self.glyphs.dots)
             left -= cell_len(text)
             line.append(Span(text, span.style))
         return tuple(line)
