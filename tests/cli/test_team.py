@@ -264,10 +264,12 @@ async def test_a_turn_that_is_cancelled_says_so_and_another_one_begins_anew(auto
 )
 def test_a_settlement_says_how_a_subagent_ended(outcome, text, tell):
     tell(SubagentStarted("a", session_id="s", provider="spawn"))
-    tell(SubagentEnded("s", outcome=outcome, diagnostic="why"))
+    tell(SubagentEnded("s", outcome=outcome, diagnostic="why", text="\nWhat I found:\na cake"))
     tell(SubagentEnded("unheard", outcome=outcome))
     assert says(tell.team)[1:] == [f"  a {text}"]
-    assert tell.team.rows()[1].ended == 0.0
+    assert (tell.team.rows()[1].ended, tell.team.rows()[1].report) == (0.0, "What I found:")
+    tell(TurnStarted(), "lead/a")
+    assert (tell.team.rows()[1].ended, tell.team.rows()[1].report) == (None, "")
 
 
 # ---------------------------------------------------------------- the tree

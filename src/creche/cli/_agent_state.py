@@ -54,6 +54,8 @@ class AgentState:
     """What it does when no call is open."""
     usage: Usage = NO_USAGE
     """What its requests cost."""
+    report: str = ""
+    """First line of its report, if it is a subagent that has settled."""
     ended: float | None = None
     """When its last turn ended."""
     calls: dict[str, Call] = Factory(dict[str, Call])
@@ -76,6 +78,7 @@ class AgentState:
                 usage=self.usage,
                 began=self.began,
                 ended=self.ended,
+                report=self.report,
             )
         return self.row
 

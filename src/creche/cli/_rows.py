@@ -52,6 +52,8 @@ class AgentRow:
     """When it was first heard of."""
     ended: float | None = field(kw_only=True)
     """When its last turn ended; ``None`` while one is open or about to be."""
+    report: str = field(default="", kw_only=True)
+    """First line of what a subagent that has settled answered; as it came from the model."""
 
     @property
     def name(self) -> str:

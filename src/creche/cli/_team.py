@@ -112,7 +112,8 @@ class Team:
             state.parent.row = None  # which may wait for it
 
     def _begin(self, state: AgentState, _fact: TurnStarted, now: float) -> None:
-        state.between, state.ended = Doing("prepares", text="prepares its request", since=now), None
+        state.between = Doing("prepares", text="prepares its request", since=now)
+        state.ended, state.report = None, ""
 
     def _ask(self, state: AgentState, _fact: StepStarted, now: float) -> None:
         state.between = Doing("asks", text="", since=now)
@@ -157,6 +158,7 @@ class Team:
         if child is not None:
             kind, text = _OUTCOMES[fact.outcome]
             child.end(kind, _with_detail(kind, text, fact.diagnostic), now)
+            child.report = fact.text.lstrip().partition("\n")[0]
             self._changed(child)
 
     def _end(self, state: AgentState, fact: TurnEnded, now: float) -> None:

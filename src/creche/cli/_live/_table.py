@@ -115,6 +115,8 @@ class Table:
 
     def _says(self, row: AgentRow, now: float) -> str:
         text, since = one_line(row.doing.says(now)), row.doing.since
+        if row.doing.kind == "done" and row.report:
+            return f"{text}: {one_line(row.report)}"
         if row.doing.is_over or now - since < LONG or self._doing < ROOMY:
             return text
         how_long = f" for {duration(now - since)}"
