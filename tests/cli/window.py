@@ -98,7 +98,7 @@ class Window:
     def resize(self, columns, lines):
         """Make it another size."""
         self._screen.resize(lines, columns)
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        set_size(self._master, columns, lines)
 
     def modes(self):
         """Return the modes of the terminal, as ``stty`` shows them."""
@@ -115,7 +115,7 @@ class Window:
 async def open_window(command, *, columns=80, lines=24, ignored=(), **variables):
     """Start a process in a window: what `trio.run_process` takes, signals it ignores, and variables for its environment."""
     master, slave = pty.openpty()
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    set_size(master, columns, lines)
     env = {name: value for name, value in command["env"].items() if name not in UNSET} | PLAIN | variables
 
     def own_terminal():
@@ -138,6 +138,11 @@ async def open_window(command, *, columns=80, lines=24, ignored=(), **variables)
         process.kill()
         with trio.CancelScope(shield=True):
             await process.wait()
+
+
+def set_size(terminal, columns, lines):
+    """Say how large a pseudo-terminal is."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
 def _tidy(lines):
