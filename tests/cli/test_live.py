@@ -288,6 +288,22 @@ async def test_what_is_streamed_is_on_the_screen_once_and_complete_whatever_was_
     assert before_account(window.everything)[:-4] == rows
 
 
+async def test_what_is_typed_meanwhile_takes_nothing_away(live):
+    rest = trio.Event()
+    async with (
+        open_mock_provider([[say("One.\nTwo.\n"), until(rest), say("Three.")]]) as mock,
+        open_window(live(mock)) as window,
+    ):
+        await window.wait_for("Two.", "1 agent")
+        row = window.cursor[0]
+        window.type("abc\n")
+        await window.wait_for(lambda: window.cursor[0] > row)
+        rest.set()
+        assert await window.end() == 0
+    lines = [line for line in before_account(window.everything)[:-3] if line not in ("", "abc")]
+    assert lines == ["One.", "Two.", "Three."]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_what_was_streamed_until_it_is_interrupted_is_there_once_and_complete(number, code, live):
     said = PIECES[0] + "The last line is " + "not finished " * 20
