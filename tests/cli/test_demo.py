@@ -100,6 +100,14 @@ def test_a_bad_folder_is_one_sentence_and_exit_code_2(name: str, problem: str, f
     assert not (tmp_path / "state").exists()
 
 
+def test_without_a_stdout_nothing_is_begun(folder: Path, tmp_path: Path) -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "creche", "demo", folder]
+    env = {**os.environ, "CRECHE_STATE": os.fspath(tmp_path / "state")}
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False, env=env)
+    assert (done.returncode, done.stderr) == (1, "creche: no result: stdout is closed\n")
+    assert not (tmp_path / "state").exists()
+
+
 def test_wrong_usage_is_exit_code_2(tmp_path: Path) -> None:
     assert creche("demo", "a", "b", state=tmp_path / "state").returncode == 2
     assert creche("dance", state=tmp_path / "state").returncode == 2

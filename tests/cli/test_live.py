@@ -727,6 +727,18 @@ async def test_when_the_terminal_is_gone_everything_ends(state, ignored, code, l
         assert session.records("turn/end")[-1].data.reason == "cancelled"
 
 
+async def test_the_demo_ends_when_its_terminal_is_gone(demo, folder, tmp_path):
+    for number in range(20_000):
+        (folder / f"{number}.txt").touch()
+    async with open_window(demo, ignored=[signal.SIGHUP]) as window:
+        await window.wait_for("waits for")
+        window.close()
+        with trio.fail_after(30):
+            assert await window.process.wait() == 1
+    [log] = (tmp_path / "state" / "sessions").glob("*.jsonl")
+    assert {session.records("turn/end")[-1].data.reason for session in load_sessions(log).values()} >= {"cancelled"}
+
+
 async def test_an_answer_that_goes_elsewhere_outlives_the_terminal(live, tmp_path):
     rest = trio.Event()
     said = tmp_path / "said"

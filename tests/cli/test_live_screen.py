@@ -127,6 +127,17 @@ def test_a_terminal_that_cannot_be_opened_anew_is_used_as_it_is(enter, monkeypat
 # ---------------------------------------------------------------- what is written
 
 
+def test_a_terminal_that_takes_nothing_more_is_not_waited_for(enter):
+    terminal = enter()
+    tty = find_tty()
+    while tty.write(bytearray(b"x" * 4096)) or tty.has_room(0.1):
+        pass
+    assert tty.write(bytearray(b"x")) == 0
+    assert os.read(terminal, 65536)
+    assert tty.has_room(5.0)
+    tty.close()
+
+
 async def test_what_waits_when_everything_is_cancelled_is_written_once(enter):
     terminal = enter()
     screen = Screen(find_tty())

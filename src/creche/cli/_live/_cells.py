@@ -8,18 +8,21 @@ TAB = 8
 
 def cut(text: str, width: int, dots: str = "…") -> str:
     """Return as much of a line as fits into some cells; what is left out is said with dots."""
-    if cell_len(text) <= width:
-        return text
     room = width - len(dots)
-    if room < 0:
-        return dots[: max(width, 0)]
-    taken, shown = 0, ""
+    if text.isascii():
+        return text if len(text) <= width else _with_dots(text[: max(room, 0)], dots, width)
+    taken, fitting = 0, ""
     for start, end, cells in split_graphemes(text)[0]:
         taken += cells
-        if taken > room:
-            break
-        shown += text[start:end]
-    return shown + dots
+        if taken > width:
+            return _with_dots(fitting, dots, width)
+        if taken <= room:
+            fitting += text[start:end]
+    return text
+
+
+def _with_dots(text: str, dots: str, width: int) -> str:
+    return (text + dots)[: max(width, 0)] if len(dots) > width else text + dots
 
 
 def fill(text: str, width: int, dots: str = "…") -> str:
