@@ -180,7 +180,7 @@ async def test_who_needs_an_approval_says_for_what(autojump_clock):
         await trio.sleep(1)
         return Allow()
 
-    script = {"lead": [[call("wait", seconds=1), call("wait", seconds=2)], say("Done.")]}
+    script = {"lead": [call("wait", seconds=2), say("Done.")]}
     async with followed(slow(script), plugins=[ask_before("wait"), Plugin("me", setup=[Approver(allow)])]) as opened:
         lead, team = opened
         assert await look(team, lead.ask, "Go.") == snapshot(
