@@ -18,6 +18,7 @@ from creche.messages import (
     ToolSchema,
     UserMessage,
 )
+from creche.models import ModelOptions, RequestHead, Settings, StreamRun
 
 TEXT = 'say "hé\n\u2028\x00😀\\'
 
@@ -133,6 +134,46 @@ def test_what_is_no_part_is_refused(part):
     with pytest.raises(TypeError) as caught:
         UserMessage([TextPart("a"), part])
     assert str(caught.value) == f"{part!r} is no part of a message; give one text, or TextPart and ImagePart values"
+
+
+CALL = ToolCall("1", name="x", arguments="{}")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        TextPart("a"),
+        ReasoningPart("a"),
+        IMAGE,
+        CALL,
+        SystemMessage("a"),
+        UserMessage("a"),
+        ToolMessage("1", name="x", parts="a"),
+        DeveloperMessage(),
+        ToolSchema("x", description="", parameters={}),
+        ModelOptions(),
+        Settings("p", model="m"),
+        RequestHead(Settings("p", model="m")),
+        StreamRun("text", pieces=("a",)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_field_that_is_given_no_text_says_which(value):
+    """Rule: a wrong type is refused where the value is made; bytes have the methods of a text, and a text is iterable."""
+    texts = {str: "a text", str | None: "a text or None", tuple[str, ...]: "a tuple of texts"}
+    for field in attrs.fields(type(value)):
+        if field.type in texts and field.name not in ("parameters", "output_schema", "data"):
+            for wrong in (5, "one text" if field.type == tuple[str, ...] else b"a"):
+                with pytest.raises(TypeError) as caught:
+                    attrs.evolve(value, **{field.name: wrong})
+                where = f"{type(value).__name__}.{field.name}"
+                assert str(caught.value) == f"{where} is {texts[field.type]}, not {wrong!r}"
+
+
+def test_an_image_is_no_number():
+    with pytest.raises(TypeError) as caught:
+        ImagePart(5, media_type="image/png")
+    assert str(caught.value) == "ImagePart.data is bytes, or their base64, not 5"
 
 
 def test_what_was_given_can_change_afterwards():

@@ -14,11 +14,21 @@ import binascii
 import functools
 import json
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, assert_never
+from typing import ClassVar, assert_never, cast
 
 import attrs
 
-from creche._util import Keeping, canonical_json, clean_optional, clean_text, is_bool, is_text
+from creche._util import (
+    Keeping,
+    canonical_json,
+    clean_all,
+    clean_optional,
+    clean_text,
+    is_bool,
+    is_none_or,
+    is_text,
+    is_tuple_of,
+)
 
 __all__ = [
     "AssistantMessage",
@@ -38,17 +48,11 @@ __all__ = [
 ]
 
 
-def _clean_all(texts: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(texts, str):
-        raise TypeError(f"expected a list of texts, not the one text {texts!r}")
-    return tuple([clean_text(text) for text in texts])
-
-
 @attrs.frozen
 class TextPart:
     """A stretch of text."""
 
-    text: str = attrs.field(converter=clean_text)
+    text: str = attrs.field(converter=clean_text, validator=is_text)
     """The text."""
     type: ClassVar[str] = "text"
 
@@ -57,9 +61,11 @@ class TextPart:
 class ReasoningPart:
     """What a model thought aloud before it answered."""
 
-    text: str = attrs.field(converter=clean_text)
+    text: str = attrs.field(converter=clean_text, validator=is_text)
     """The reasoning, as far as the provider shows it."""
-    signature: str | None = attrs.field(default=None, converter=clean_optional, kw_only=True)
+    signature: str | None = attrs.field(
+        default=None, converter=clean_optional, validator=is_none_or(is_text), kw_only=True
+    )
     """Provider-private state that some providers need back, unchanged: the provider's name, a colon, and the rest.
 
     Reasoning without a signature, or with that of another provider, is not sent back.
@@ -70,6 +76,8 @@ class ReasoningPart:
 def _image_data(data: str | bytes) -> str:
     if isinstance(data, bytes):
         return base64.b64encode(data).decode()
+    if not isinstance(cast("object", data), str):
+        raise TypeError(f"ImagePart.data is bytes, or their base64, not {data!r:.200}")
     text = clean_text(data)
     try:
         binascii.a2b_base64(text, strict_mode=True)
@@ -101,7 +109,7 @@ class ImagePart:
 
     data: str = attrs.field(converter=_image_data, repr=False)
     """The bytes of the file in base64."""
-    media_type: str = attrs.field(converter=clean_text, kw_only=True)
+    media_type: str = attrs.field(converter=clean_text, validator=is_text, kw_only=True)
     """Such as ``"image/png"``."""
     type: ClassVar[str] = "image"
 
@@ -110,11 +118,11 @@ class ImagePart:
 class ToolCall:
     """A call of a tool, requested by a model."""
 
-    id: str = attrs.field(converter=clean_text)
+    id: str = attrs.field(converter=clean_text, validator=is_text)
     """Unique within one answer, and as a provider gives it within one session; the result carries it too."""
-    name: str = attrs.field(converter=clean_text, kw_only=True)
+    name: str = attrs.field(converter=clean_text, validator=is_text, kw_only=True)
     """Name of the tool."""
-    arguments: str = attrs.field(converter=clean_text, kw_only=True)
+    arguments: str = attrs.field(converter=clean_text, validator=is_text, kw_only=True)
     """The arguments as the JSON text the model wrote."""
     type: ClassVar[str] = "tool-call"
 
@@ -187,7 +195,7 @@ def _encode_part(part: Part | AssistantPart) -> str:
 class SystemMessage(Keeping):
     """The system prompt, or a later version of it further down the history."""
 
-    text: str = attrs.field(converter=clean_text)
+    text: str = attrs.field(converter=clean_text, validator=is_text)
     """The prompt."""
     role: ClassVar[str] = "system"
 
@@ -251,9 +259,9 @@ class AssistantMessage(Keeping):
 class ToolMessage(Keeping):
     """The result of one tool call, as the model sees it."""
 
-    call_id: str = attrs.field(converter=clean_text)
+    call_id: str = attrs.field(converter=clean_text, validator=is_text)
     """Id of the call it answers."""
-    name: str = attrs.field(converter=clean_text, kw_only=True)
+    name: str = attrs.field(converter=clean_text, validator=is_text, kw_only=True)
     """Name of the tool."""
     parts: tuple[Part, ...] = attrs.field(converter=_parts, kw_only=True)
     """What came back."""
@@ -282,9 +290,11 @@ class DeveloperMessage(Keeping):
     Only models that declare ``tool_update`` get it; adapters of others leave it out.
     """
 
-    additions: tuple[str, ...] = attrs.field(default=(), converter=_clean_all)
+    additions: tuple[str, ...] = attrs.field(default=(), converter=clean_all, validator=is_tuple_of(str, "texts"))
     """Names of tools that are new since the last request."""
-    removals: tuple[str, ...] = attrs.field(default=(), converter=_clean_all, kw_only=True)
+    removals: tuple[str, ...] = attrs.field(
+        default=(), converter=clean_all, validator=is_tuple_of(str, "texts"), kw_only=True
+    )
     """Names of tools that are gone."""
     role: ClassVar[str] = "developer"
 
@@ -333,9 +343,9 @@ class ToolSchema:
       ValueError: The parameters are not a JSON object.
     """
 
-    name: str = attrs.field(converter=clean_text)
+    name: str = attrs.field(converter=clean_text, validator=is_text)
     """The name it calls."""
-    description: str = attrs.field(converter=clean_text, kw_only=True)
+    description: str = attrs.field(converter=clean_text, validator=is_text, kw_only=True)
     """What the tool does and when to use it."""
     parameters: str = attrs.field(converter=schema_text, kw_only=True, repr=False)
     """The JSON Schema of the arguments, as canonical JSON text: immutable, and always the same bytes."""

@@ -133,7 +133,7 @@ def test_only_messages_enter(messages, sentence):
         (lambda: PreparedCall(None), "PreparedCall.settings is Settings, not None"),
         (
             lambda: PreparedCall(Settings("p", model="m"), defaults="seed"),
-            "give a list of texts, not the one text 'seed'",
+            "PreparedCall.defaults is a tuple of texts, not 'seed'",
         ),
         (lambda: Capabilities(images="yes"), "Capabilities.images is true or false, not 'yes'"),
         (lambda: RetryPolicy(1.5), "RetryPolicy.retries is a whole number, not 1.5"),

@@ -152,7 +152,7 @@ def test_what_no_provider_takes_is_refused(options, sentence):
 def test_stop_is_a_list_of_texts():
     with pytest.raises(TypeError) as caught:
         ModelOptions(stop="END")
-    assert str(caught.value) == "give a list of texts, not the one text 'END'"
+    assert str(caught.value) == "ModelOptions.stop is a tuple of texts, not 'END'"
 
 
 def test_options_are_left_to_the_provider_if_not_given():

@@ -175,7 +175,9 @@ class TestToolOrder:
 
 
 def test_a_tool_order_is_not_one_text():
-    assert refusal(tool_order, "read") == "tool_order() takes a list of names, not the one text 'read'"
+    with pytest.raises(TypeError) as caught:
+        tool_order("read")
+    assert str(caught.value) == "names= takes a list, not 'read'; write names=[...]"
 
 
 # ---------------------------------------------------------------- registering

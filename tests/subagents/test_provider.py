@@ -3,7 +3,7 @@
 import pytest
 
 from creche import AgentSpec, Budget, Preset, fork, open_host, say, spawn
-from creche.errors import DuplicateNameError, NotRegisteredError, RegistryError, UnsupportedCapabilityError
+from creche.errors import DuplicateNameError, NotRegisteredError, UnsupportedCapabilityError
 from creche.models import FunctionModel
 from creche.scope import Fault
 from creche.subagents import (
@@ -160,9 +160,10 @@ async def test_a_request_says_what_was_asked_for_and_nothing_else(checked_host):
         assert (bare.name, bare.allow, bare.deny, bare.has_filter) == ("fork-1", ("a",), (), True)
         assert (bare.persona, bare.preset, bare.output, bare.model, bare.budget) == (None, None, None, None, None)
         assert not SubagentRequest(lead, prompt="p", name="n").has_filter
-        with pytest.raises(RegistryError) as caught:
-            SubagentRequest(lead, prompt="p", name="n", allow="read")
-        assert str(caught.value) == "allow= and deny= take a list of names, not the one text 'read'"
+        for option in ("allow", "deny"):
+            with pytest.raises(TypeError) as caught:
+                SubagentRequest(lead, prompt="p", name="n", **{option: "read"})
+            assert str(caught.value) == f"{option}= takes a list, not 'read'; write {option}=[...]"
 
 
 async def test_a_provider_that_goes_lets_the_children_it_started_run_on(checked_host):

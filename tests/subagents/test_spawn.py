@@ -245,7 +245,7 @@ async def test_a_filter_that_would_not_do_what_it_says_starts_nothing(checked_ho
     async with checked_host(FunctionModel(names)) as checked:
         checked.host.registrar.add(read)
         async with checked.host.open_agent(AgentSpec("lead")) as lead:
-            with pytest.raises(RegistryError):
+            with pytest.raises((RegistryError, TypeError)):
                 await spawn(lead, "A task.", name="child", **options)
             assert ([agent.path for agent in checked.agents], len(lead.session)) == (["lead"], 0)
             assert (await spawn(lead, "A task.", name="child")).outcome == "done", "the name is free"

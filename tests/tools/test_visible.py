@@ -179,10 +179,6 @@ def test_a_view_cannot_be_changed(tree):
         ({"deny": []}, "a restriction without names hides nothing; give allow= or deny= some"),
         ({"allow": []}, "an empty allow= hides every tool; give it some names, or use deny="),
         ({"allow": [], "deny": ["a"]}, "an empty allow= hides every tool; give it some names, or use deny="),
-        ({"allow": "read"}, "allow= takes a list of names, not the one text 'read'"),
-        ({"deny": "read"}, "deny= takes a list of names, not the one text 'read'"),
-        ({"deny": ["a", 3]}, "deny= takes the names of tools, not 3"),
-        ({"deny": [A]}, f"deny= takes the names of tools, not {A!r}"),
         (
             {"allow": [RUN_CODE]},
             "'run_code' belongs to the presentation, not to the visible tools; use present_as()",
@@ -195,6 +191,21 @@ def test_a_view_cannot_be_changed(tree):
 )
 def test_a_filter_that_says_nothing_sensible_is_refused(options, message):
     with pytest.raises(RegistryError) as caught:
+        restrict(**options)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"allow": "read"}, "allow= takes a list, not 'read'; write allow=[...]"),
+        ({"deny": "read"}, "deny= takes a list, not 'read'; write deny=[...]"),
+        ({"deny": ["a", 3]}, "deny= takes str, and 3 is none; give names"),
+        ({"deny": [A]}, f"deny= takes str, and {A!r} is none; give names"),
+    ],
+)
+def test_a_filter_is_a_list_of_names(options, message):
+    with pytest.raises(TypeError) as caught:
         restrict(**options)
     assert str(caught.value) == message
 

@@ -1,6 +1,6 @@
 """Tools that know no domain word."""
 
-from ._checks import as_all as as_all, as_one as as_one
+from ._checks import as_all as as_all, as_names as as_names, as_one as as_one
 from ._fields import (
     is_a as is_a,
     is_bool as is_bool,
@@ -19,8 +19,10 @@ from ._nursery import open_hidden_nursery as open_hidden_nursery
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
 from ._text import (
     canonical_json as canonical_json,
+    clean_all as clean_all,
     clean_optional as clean_optional,
     clean_text as clean_text,
+    listed as listed,
     unfenced as unfenced,
 )
 
@@ -28,8 +30,10 @@ __all__ = [
     "Keeping",
     "NoPublicConstructor",
     "as_all",
+    "as_names",
     "as_one",
     "canonical_json",
+    "clean_all",
     "clean_optional",
     "clean_text",
     "final",
@@ -44,6 +48,7 @@ __all__ = [
     "is_text",
     "is_tuple_of",
     "is_whole",
+    "listed",
     "open_hidden_nursery",
     "publish",
     "unfenced",

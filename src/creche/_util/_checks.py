@@ -26,6 +26,15 @@ def as_all(kind: type[T], given: object, option: str, cure: str) -> tuple[T, ...
     return cast("tuple[T, ...]", listed)
 
 
+def as_names(given: object, option: str) -> tuple[str, ...]:
+    """Return a list of names as a tuple.
+
+    Raises:
+      TypeError: It is one text, whose letters would pass for names, or something else than texts is in it.
+    """
+    return as_all(str, given, option, "give names")
+
+
 def as_one(kind: type[T], given: object, option: str, cure: str) -> T:
     """Return a thing of one class as it is.
 

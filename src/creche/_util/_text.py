@@ -1,7 +1,8 @@
 """Text and JSON as they cross a wire: valid UTF-8, one spelling a value."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 canonical_json: Callable[[object], str] = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=True
@@ -14,11 +15,11 @@ def clean_text(text: str) -> str:
 
     One lone surrogate in a history makes every later request invalid UTF-8, which providers refuse.
 
-    Raises:
-      TypeError: It is no text; bytes have the methods of one.
+    What is no text comes back as it is: as a converter of a field this does not know which, and the validator
+    `is_text` does.
     """
-    if type(text) is not str:
-        _check_text(text)
+    if type(text) is not str and not isinstance(cast("object", text), str):
+        return text
     if text.isascii():
         return text
     try:
@@ -41,6 +42,18 @@ def clean_optional(text: str | None) -> str | None:
     return None if text is None else clean_text(text)
 
 
-def _check_text(given: object) -> None:
-    if not isinstance(given, str):
-        raise TypeError(f"expected a text, not {given!r:.200}")
+def listed(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return a list of texts as a tuple.
+
+    One text alone is no list of them, though its letters would pass for one: it comes back as it is, like all that is
+    no list, for the validator `is_tuple_of` to refuse.
+    """
+    if isinstance(texts, str) or not isinstance(cast("object", texts), Iterable):
+        return cast("tuple[str, ...]", texts)
+    return tuple(texts)
+
+
+def clean_all(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return a list of texts as `listed` does, each of them as `clean_text` does."""
+    given = listed(texts)
+    return tuple([clean_text(text) for text in given]) if type(given) is tuple else given

@@ -16,7 +16,7 @@ from typing import Literal, assert_never, get_args
 
 import attrs
 
-from creche._util import clean_text, is_a, is_none_or, is_one_of, is_text, is_tuple_of, is_whole
+from creche._util import clean_text, is_a, is_none_or, is_one_of, is_text, is_tuple_of, is_whole, listed
 from creche.messages import AssistantMessage, AssistantPart, ReasoningPart, TextPart, ToolCall
 
 from ._failures import model_error
@@ -98,20 +98,14 @@ Chunk = TextDelta | ReasoningDelta | ToolCallDelta | UsageReported | Finished
 # ---------------------------------------------------------------- kept in runs
 
 
-def _as_pieces(pieces: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(pieces, str):
-        raise TypeError(f"expected a list of texts, not the one text {pieces!r}")
-    return tuple(pieces)
-
-
 @attrs.frozen
 class StreamRun:
     """Deltas of one kind in a row, packed."""
 
     kind: RunKind = attrs.field(validator=is_one_of(*get_args(RunKind)))
     """Which kind of delta."""
-    pieces: tuple[str, ...] = attrs.field(converter=_as_pieces, validator=is_tuple_of(str, "texts"), kw_only=True)
-    """Their texts, or the pieces of the arguments."""
+    pieces: tuple[str, ...] = attrs.field(converter=listed, validator=is_tuple_of(str, "texts"), kw_only=True)
+    """Their texts, or the pieces of the arguments; two of them may have half of a character each."""
     index: int = attrs.field(default=0, validator=is_whole, kw_only=True)
     """Which call, for tool calls."""
     id: str = attrs.field(default="", validator=is_text, kw_only=True)

@@ -2,14 +2,14 @@
 
 import math
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, runtime_checkable
 
 import attrs
 import trio
 
-from creche._util import is_a, is_bool, is_count, is_duration, is_none_or, is_one_of, is_tuple_of, is_whole
+from creche._util import clean_all, is_a, is_bool, is_count, is_duration, is_none_or, is_one_of, is_tuple_of, is_whole
 from creche.errors import ConfigError, ModelError
 
 from ._chunks import Chunk
@@ -63,12 +63,6 @@ class Capabilities:
     """Whether the model can be told of tools that come and go."""
 
 
-def _names(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise TypeError(f"give a list of texts, not the one text {names!r}")
-    return tuple(names)
-
-
 @attrs.frozen
 class PreparedCall:
     """What an adapter says about one call before it is made."""
@@ -76,7 +70,7 @@ class PreparedCall:
     settings: Settings = attrs.field(validator=is_a(Settings))
     """The settings with the adapter's defaults filled in."""
     defaults: tuple[str, ...] = attrs.field(
-        default=(), converter=_names, validator=is_tuple_of(str, "texts"), kw_only=True
+        default=(), converter=clean_all, validator=is_tuple_of(str, "texts"), kw_only=True
     )
     """Names of the options that were filled in."""
     context_window: int | None = attrs.field(default=None, validator=is_none_or(is_whole), kw_only=True)

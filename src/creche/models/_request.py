@@ -19,12 +19,14 @@ import attrs
 from creche._util import (
     Keeping,
     canonical_json,
+    clean_all,
     clean_optional,
     clean_text,
     is_a,
     is_count,
     is_none_or,
     is_positive,
+    is_text,
     is_tuple_of,
     is_whole,
 )
@@ -57,12 +59,6 @@ def _share(_owner: object, _field: "attrs.Attribute[float | None]", number: floa
         raise ValueError(f"top_p is a share above zero and at most one, not {number!r}")
 
 
-def _texts(texts: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(texts, str):
-        raise TypeError(f"give a list of texts, not the one text {texts!r}")
-    return tuple([clean_text(text) for text in texts])
-
-
 def _output_schema(schema: str | Mapping[str, object] | None) -> str | None:
     return None if schema is None else schema_text(schema)
 
@@ -75,7 +71,7 @@ def _schemas(tools: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
 class ModelOptions:
     """What may be set for a request; ``None`` leaves it to the provider."""
 
-    effort: str | None = attrs.field(default=None, converter=clean_optional)
+    effort: str | None = attrs.field(default=None, converter=clean_optional, validator=is_none_or(is_text))
     """How hard a reasoning model should think, in the provider's words."""
     max_tokens: int | None = attrs.field(
         default=None, converter=_as_int, validator=is_none_or(is_positive), kw_only=True
@@ -87,9 +83,13 @@ class ModelOptions:
     """Nucleus sampling: the share of the probability that is sampled from, up to 1."""
     seed: int | None = attrs.field(default=None, converter=_as_int, validator=is_none_or(is_whole), kw_only=True)
     """Seed for sampling, where the provider has one."""
-    stop: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
+    stop: tuple[str, ...] = attrs.field(
+        default=(), converter=clean_all, validator=is_tuple_of(str, "texts"), kw_only=True
+    )
     """Texts that end the answer."""
-    tool_choice: str | None = attrs.field(default=None, converter=clean_optional, kw_only=True)
+    tool_choice: str | None = attrs.field(
+        default=None, converter=clean_optional, validator=is_none_or(is_text), kw_only=True
+    )
     """``"auto"``: the model decides; ``"none"``: no call; ``"required"``: some call, at every step, so the turn has no
     end by itself; or the name of the one tool to call, likewise."""
     output_schema: str | None = attrs.field(default=None, converter=_output_schema, kw_only=True, repr=False)
@@ -101,9 +101,9 @@ class ModelOptions:
 class Settings:
     """Where a request goes and how it is to be answered."""
 
-    provider: str = attrs.field(converter=clean_text)
+    provider: str = attrs.field(converter=clean_text, validator=is_text)
     """Name of the model provider."""
-    model: str = attrs.field(converter=clean_text, kw_only=True)
+    model: str = attrs.field(converter=clean_text, validator=is_text, kw_only=True)
     """Name of the model, in the provider's words."""
     options: ModelOptions = attrs.field(factory=ModelOptions, validator=is_a(ModelOptions), kw_only=True)
     """Sampling and the like."""
@@ -119,7 +119,9 @@ class RequestHead(Keeping):
         default=(), converter=_schemas, validator=is_tuple_of(ToolSchema), kw_only=True
     )
     """What the model may call, in prompt order."""
-    defaults: tuple[str, ...] = attrs.field(default=(), converter=_texts, kw_only=True)
+    defaults: tuple[str, ...] = attrs.field(
+        default=(), converter=clean_all, validator=is_tuple_of(str, "texts"), kw_only=True
+    )
     """Names of the options that the adapter filled in, so that another route may fill in its own."""
 
     @functools.cached_property

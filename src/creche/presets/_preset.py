@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 
 import attrs
 
+from creche._util import as_names
 from creche.agent import Budget, expand_setup
 from creche.errors import ConfigError, NotRegisteredError
 from creche.models import Model
@@ -23,9 +24,7 @@ def _as_setup(items: Iterable[SetupItem]) -> tuple[SetupItem, ...]:
 
 
 def _as_names(names: Iterable[str]) -> frozenset[str]:
-    if isinstance(names, str):
-        raise ConfigError([("grants", f"takes a list of names, not the one text {names!r}")])
-    return frozenset(names)
+    return frozenset(as_names(names, "grants="))
 
 
 @attrs.frozen(eq=False)

@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, Protocol
 
 import attrs
 
+from creche._util import as_names
 from creche.errors import PromptError
 from creche.messages import ToolSchema
 from creche.models import ModelOptions, Settings
@@ -283,7 +284,6 @@ def tool_order(names: Iterable[str]) -> ToolOrder:
 
     Raises:
       PromptError: A name stands twice, or the marker not exactly once.
+      TypeError: It is no list of names.
     """
-    if isinstance(names, str):
-        raise PromptError(f"tool_order() takes a list of names, not the one text {names!r}")
-    return ToolOrder(tuple(names))
+    return ToolOrder(as_names(names, "names="))

@@ -66,7 +66,7 @@ async def spawn(
       NotRegisteredError: There is no such preset or model provider, or no subagent provider ``spawn``.
       AgentClosedError: The parent does not run any more.
       AgentError: The parent is no agent of a host.
-      TypeError: The class for the answer has no JSON form.
+      TypeError: The class for the answer has no JSON form, or the filter is no list of names.
 
     Example:
       Two tasks at once; whatever becomes of one, both have a result::
@@ -121,6 +121,7 @@ async def fork(
     Raises:
       LimitReachedError: It would stand too deep.
       RegistryError: The filter is empty or names a tool that the child does not inherit.
+      TypeError: The filter is no list of names.
       DuplicateNameError: A live sibling has the name.
       ConfigError: The name cannot be one.
       NotRegisteredError: There is no subagent provider ``fork``.

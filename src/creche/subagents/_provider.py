@@ -9,8 +9,9 @@ from typing import ClassVar, Literal
 
 import attrs
 
+from creche._util import as_names
 from creche.agent import Agent, Budget
-from creche.errors import NotRegisteredError, RegistryError, UnsupportedCapabilityError
+from creche.errors import NotRegisteredError, UnsupportedCapabilityError
 from creche.messages import AssistantPart
 from creche.models import Model, Usage
 from creche.prompt import Text
@@ -32,14 +33,12 @@ class SubagentCapabilities:
     """Whether the child can be given a persona."""
 
 
-def _as_names(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise RegistryError(f"allow= and deny= take a list of names, not the one text {names!r}")
-    return tuple(names)
+def _as_allowed(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else as_names(names, "allow=")
 
 
-def _as_names_if_any(names: Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if names is None else _as_names(names)
+def _as_denied(names: Iterable[str]) -> tuple[str, ...]:
+    return as_names(names, "deny=")
 
 
 @attrs.frozen(eq=False)
@@ -54,9 +53,9 @@ class SubagentRequest:
     """The last segment of the child's path."""
     persona: Text | None = attrs.field(default=None, kw_only=True)
     """Who the child is."""
-    allow: tuple[str, ...] | None = attrs.field(default=None, converter=_as_names_if_any, kw_only=True)
+    allow: tuple[str, ...] | None = attrs.field(default=None, converter=_as_allowed, kw_only=True)
     """The only tools of its parent that it may call."""
-    deny: tuple[str, ...] = attrs.field(default=(), converter=_as_names, kw_only=True)
+    deny: tuple[str, ...] = attrs.field(default=(), converter=_as_denied, kw_only=True)
     """Tools of its parent that it may not call."""
     preset: str | None = attrs.field(default=None, kw_only=True)
     """The preset it is composed under, instead of its parent's scope."""

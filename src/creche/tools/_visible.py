@@ -11,10 +11,11 @@ itself. Native: all visible tools. Code: ``run_code`` alone, through which progr
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Literal, cast, get_args
+from typing import ClassVar, Literal, get_args
 
 import attrs
 
+from creche._util import as_names
 from creche.errors import PluginError, PromptError, RegistryError
 from creche.prompt import AssembleContext, ToolProvider, ToolSchemas
 from creche.scope import Derivation, Level, Registry, ScopeKey, place_name, scope_parent_of
@@ -72,10 +73,11 @@ def restrict(*, allow: Iterable[str] | None = None, deny: Iterable[str] = ()) ->
       deny: Tools that are hidden.
 
     Raises:
-      RegistryError: The filter is empty, or names `run_code`, or something that is no name.
+      RegistryError: The filter is empty, or names `run_code`.
+      TypeError: It is no list of names.
     """
-    allowed = None if allow is None else _names(allow, "allow")
-    denied = _names(deny, "deny")
+    allowed = None if allow is None else frozenset(as_names(allow, "allow="))
+    denied = frozenset(as_names(deny, "deny="))
     if allowed is None and not denied:
         raise RegistryError("a restriction without names hides nothing; give allow= or deny= some")
     if allowed is not None and not allowed:
@@ -83,16 +85,6 @@ def restrict(*, allow: Iterable[str] | None = None, deny: Iterable[str] = ()) ->
     if RUN_CODE in denied | (allowed or frozenset()):
         raise RegistryError(f"{RUN_CODE!r} belongs to the presentation, not to the visible tools; use present_as()")
     return Restriction(allowed, deny=denied)
-
-
-def _names(names: Iterable[str], option: str) -> frozenset[str]:
-    if isinstance(names, str):
-        raise RegistryError(f"{option}= takes a list of names, not the one text {names!r}")
-    given = tuple(names)
-    wrong = [name for name in cast("tuple[object, ...]", given) if not isinstance(name, str)]
-    if wrong:
-        raise RegistryError(f"{option}= takes the names of tools, not {wrong[0]!r}")
-    return frozenset(given)
 
 
 @attrs.frozen(eq=False)
