@@ -86,7 +86,7 @@ def cancel_at_every_step(program: Callable[[Canceller], Awaitable[None]], *, lim
                   check_log(lead.session)
 
 
-          assert cancel_at_every_step(program) > 10
+          assert cancel_at_every_step(program) >= 3
     """
     for step in range(1, limit + 1):
         canceller = Canceller(step)

@@ -217,12 +217,17 @@ async def open_mock_provider(
       ImportError: h11 is not installed.
 
     Example:
-      Two answers for any client::
+      An answer for any client::
 
-          async with open_mock_provider([call("add", a=1, b=2), say("Th", "ree.")]) as provider:
-              client = AsyncOpenAI(base_url=provider.openai_url, api_key="none")
-              ...
-              assert provider.requests[0].json["model"] == "mock"
+          async with (
+              open_mock_provider([say("Th", "ree.")]) as provider,
+              openai.AsyncOpenAI(base_url=provider.openai_url, api_key="none") as client,
+          ):
+              answer = await client.chat.completions.create(
+                  model="mock", messages=[{"role": "user", "content": "What is 1 + 2?"}]
+              )
+          assert answer.choices[0].message.content == "Three."
+          assert provider.requests[0].json["model"] == "mock"
     """
     connection = _connection()
     checked = _checked(script)
