@@ -112,6 +112,14 @@ def test_a_symlink_in_a_loop_and_one_to_nothing_are_one_sentence(workspace, fold
     assert list_entries(workspace) == '"loop" symlink\n"nothing" symlink'
 
 
+def test_a_path_behind_a_symlink_in_a_loop_does_not_lead_out(workspace, folder):
+    (folder.parent / "secret").write_text("secret")
+    (folder / "loop").symlink_to("loop/..")
+    (folder / "up").symlink_to("..")
+    sentence = '"loop/up/secret" is not a path: a symlink in it leads back to itself'
+    assert refusal(read_lines, workspace, "loop/up/secret") == sentence
+
+
 def test_an_absolute_path_inside_the_folder_is_accepted(workspace, folder):
     write(folder, {"a/b": "text"})
     assert read_lines(workspace, f"{folder}/a/b") == "text"

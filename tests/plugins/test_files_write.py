@@ -155,6 +155,7 @@ def test_what_leads_outside_is_refused_for_writing_whether_it_exists_or_not(work
     parts=st.lists(st.sampled_from(["a", "b", "c", "sub", "..", ".", "x", ""]), min_size=1, max_size=6),
     absolute=st.booleans(),
 )
+@example(links=[("a", "a/.."), ("b", "..")], parts=["a", "b", "a"], absolute=False)
 @MODEST
 def test_no_path_writes_outside_of_the_folder(tmp_path_factory, links, parts, absolute):
     """Rule: whatever the symlinks and the path are, the outside stays as it was, and what is written is inside."""

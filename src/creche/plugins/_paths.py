@@ -83,4 +83,6 @@ def real_path(root: str, path: str) -> str:
     real = os.path.realpath(os.path.join(root, path))
     if real != root and not real.startswith(os.path.join(root, "")):
         raise ToolFailed(f"{name} is outside of the folder {quoted(root)}; give a path inside it")
+    if os.path.realpath(real) != real:  # what comes after a symlink in a loop is left as it was, symlinks and all
+        raise ToolFailed(f"{name} is not a path: a symlink in it leads back to itself")
     return real
