@@ -537,7 +537,7 @@ async def test_in_the_background_it_draws_nothing_until_the_end(live):
 async def test_failures_are_told_above_the_tree(live):
     script = [status(429, "slow down", retry_after=0), [say("Here it is"), cut()], [say("Here it is."), silent()]]
     async with open_mock_provider(script) as mock, open_window(live(mock), columns=100) as window:
-        await window.wait_for("Here it is.")
+        await window.wait_for("Here it is.", "begins the answer anew", "2 requests")
         assert [re.sub(r"^ +[\d.]+s", "(time)", line) for line in timeless(window.shown)] == snapshot(
             [
                 "(time)  lead                   got no answer: endpoint: slow down [HTTP 429, request req_1]; it ask",
@@ -575,7 +575,7 @@ async def test_the_tree_makes_room_for_a_question_and_comes_back(live):
         window.type("\n")
         await window.wait_for(lambda: "".join(window.shown).count(QUESTION) == 2)
         window.type("yes\n")
-        await window.wait_for("asks endpoint:mock")
+        await window.wait_for("asks endpoint:mock", "1 agent")
         back = timeless(window.shown)
         rest.set()
         assert await window.end() == 0
