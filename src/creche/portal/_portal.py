@@ -229,7 +229,8 @@ def _check_function(method: str, function: object) -> str:
             raise TypeError(f"portal.{method} takes a function and its arguments: {name}, ... and not {name}(...)")
         raise TypeError(f"portal.{method} takes a function, and {function!r} is none")
     inner = function.func if isinstance(function, partial) else function
-    return getattr(inner, "__qualname__", None) or repr(inner)
+    name: str = getattr(inner, "__qualname__", repr(inner))
+    return name.rpartition("<locals>.")[2]
 
 
 async def _await(name: str, async_fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:

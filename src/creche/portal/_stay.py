@@ -74,7 +74,7 @@ async def staying(
       What the manager gave, and the call that holds it.
     """
     stay = Stay(manager, meanwhile, wakeups)
-    call = Call(f"the block of {type(manager).__name__}", stay.hold, wakeups)
+    call = Call(_name_of(manager), stay.hold, wakeups)
     give_up = partial(thread.submit, call.cancel)
     thread.begin(call)
     await call.wait(give_up=give_up, until=lambda: stay.is_entered)
@@ -85,3 +85,9 @@ async def staying(
         left = error
     thread.submit(stay.leave, left)
     await call.wait(give_up=give_up)
+
+
+def _name_of(manager: object) -> str:
+    """Return what a manager was made by: a function under ``@asynccontextmanager``, or its class."""
+    name: str = getattr(getattr(manager, "gen", None), "__qualname__", type(manager).__qualname__)
+    return name.rpartition("<locals>.")[2]
