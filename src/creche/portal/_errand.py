@@ -57,14 +57,11 @@ class Errand(Generic[T]):
         return self._result.unwrap()
 
     def _tell(self, change: Callable[[], None]) -> None:
-        # A loop that stands still, and is not closed, may never run again. One that is about to run takes what it is told.
-        try:
-            self._loop.call_soon_threadsafe(change)
-        except RuntimeError:  # it is closed
-            self._finish(outcome.Error(self._gone))
-        else:
-            if not self._loop.is_running():
-                self._finish(outcome.Error(self._gone))
+        if self._loop.is_running():
+            with suppress(RuntimeError):  # it was closed just now
+                self._loop.call_soon_threadsafe(change)
+                return
+        self._finish(outcome.Error(self._gone))
 
     def _finish(self, result: outcome.Outcome[T]) -> None:
         if self._result is None:
