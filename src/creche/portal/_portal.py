@@ -14,6 +14,7 @@ from creche.errors import PortalError
 
 from ._call import Call
 from ._errand import Errand
+from ._signals import woken_by_signals
 from ._stay import staying
 from ._stream import PortalStream, Pump
 from ._trio_thread import TrioThread
@@ -197,13 +198,14 @@ async def open_portal() -> AsyncIterator[Portal]:
     """
     loop = _running_loop()
     thread = TrioThread(Wakeups(loop))
-    await thread.open()
-    left: BaseException | None = None
-    try:
-        yield Portal._create(thread, loop)
-    except BaseException as error:  # noqa: BLE001 - raised again below
-        left = error
-    await thread.aclose()
+    with woken_by_signals(loop):
+        await thread.open()
+        left: BaseException | None = None
+        try:
+            yield Portal._create(thread, loop)
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            left = error
+        await thread.aclose()
     if left is not None:
         raise left
 
