@@ -19,8 +19,10 @@ def under_asyncio() -> Callable[[Callable[[], Awaitable[T]]], T]:
 
     def run(program: Callable[[], Awaitable[T]]) -> T:
         async def bounded() -> T:
-            async with asyncio.timeout(30):
-                return await program()
+            async with asyncio.timeout(30) as limit:
+                result = await program()
+            assert not limit.expired(), "it hung, and took the end of its time for something else"
+            return result
 
         return asyncio.run(bounded())
 
