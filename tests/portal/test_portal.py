@@ -11,6 +11,7 @@ import trio
 
 from creche import AgentSpec, FunctionModel, InternalError, open_host, open_portal, say
 from creche.errors import PortalError
+from creche.portal._trio_thread import TrioThread
 
 NAME = contextvars.ContextVar("NAME", default="nobody")
 
@@ -398,6 +399,26 @@ def test_trio_that_breaks_down_tells_who_waits_and_its_owner(under_asyncio):
         under_asyncio(main)
     assert str(caught.value) == "trio broke down in a portal"
     assert isinstance(caught.value.__cause__, trio.TrioInternalError)
+
+
+def test_a_call_that_trio_has_lost_is_told_when_it_ends(under_asyncio, monkeypatch):
+    """As when trio breaks down so badly that no task gets to say how it came out."""
+
+    async def lose(_thread, _call):
+        lost.set()
+
+    lost = threading.Event()
+    monkeypatch.setattr(TrioThread, "_serve", lose)
+
+    async def main():
+        async with open_portal() as portal:
+            call = asyncio.ensure_future(portal.run(double, 1))
+            await asyncio.to_thread(lost.wait)
+        with pytest.raises(PortalError) as caught:
+            await call
+        assert str(caught.value) == "double did not come to its end, because the portal was closed"
+
+    under_asyncio(main)
 
 
 def test_trio_that_cannot_start_is_an_error(under_asyncio, monkeypatch):

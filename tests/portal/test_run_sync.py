@@ -100,9 +100,9 @@ def test_ctrl_c_ends_everything_and_comes_out_as_itself(run):
 
     async def main():
         async with (
+            trio.open_nursery() as nursery,
             open_host(model=FunctionModel(interrupted)) as host,
             host.open_agent(AgentSpec("lead")) as lead,
-            trio.open_nursery() as nursery,
         ):
             agents.append(lead)
             nursery.start_soon(trio.sleep_forever)
