@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import contextvars
+import subprocess
+import sys
 import threading
 from functools import partial
 
@@ -438,6 +440,26 @@ def test_trio_that_cannot_start_is_an_error(under_asyncio, monkeypatch):
 
 
 # ---------------------------------------------------------------- in the wrong world
+
+
+def test_asyncio_is_not_imported_before_it_is_needed():
+    """Rule: who does not use it does not wait for it. A check for the wrong world must not import it either."""
+    program = """
+import sys, trio, creche, creche.portal
+assert "asyncio" not in sys.modules
+assert creche.run_sync(trio.sleep, 0) is None
+try:
+    creche.open_host().__aenter__().send(None)
+except creche.CrecheError as error:
+    print(error)
+assert "asyncio" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stderr, done.stdout) == (
+        "",
+        "open_host() belongs to trio, which does not run in this thread: plain code has creche.run_sync, and a tool that runs in "
+        "a thread has trio.from_thread\n",
+    )
 
 
 async def test_under_trio_there_is_no_portal():

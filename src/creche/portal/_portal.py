@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+S = TypeVar("S", bound=AsyncIterable[object])
 Ts = TypeVarTuple("Ts")
 
 
@@ -122,7 +123,7 @@ class Portal(metaclass=NoPublicConstructor):
             yield value
 
     @asynccontextmanager
-    async def stream(self, manager: AbstractAsyncContextManager[AsyncIterable[T]]) -> AsyncIterator[PortalStream[T]]:
+    async def stream(self, manager: AbstractAsyncContextManager[S]) -> AsyncIterator[PortalStream[S]]:
         """Open something in trio, and iterate over it in asyncio.
 
         A slow reader holds up what is read, which is at most some dozens of items ahead. Leaving the block ends it: the turn behind
@@ -148,9 +149,9 @@ class Portal(metaclass=NoPublicConstructor):
               print(deltas.opened.reply.usage)
         """
         wakeups = Wakeups(_running_loop())
-        pump = Pump[T](self._thread, wakeups)
+        pump = Pump[object](self._thread, wakeups)
         async with staying(self._thread, manager, pump.run, wakeups) as (opened, call):
-            yield PortalStream[T]._create(opened, pump, call)
+            yield PortalStream[S]._create(opened, pump, call)
 
     async def run_asyncio(self, async_fn: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts) -> T:
         """Run an async function of asyncio, from trio, such as a query of a database in the body of a tool.
@@ -231,8 +232,8 @@ def _check_function(method: str, function: object) -> str:
             raise TypeError(f"portal.{method} takes a function and its arguments: {name}, ... and not {name}(...)")
         raise TypeError(f"portal.{method} takes a function, and {function!r} is none")
     inner = function.func if isinstance(function, partial) else function
-    name: str = getattr(inner, "__qualname__", repr(inner))
-    return name.rpartition("<locals>.")[2]
+    named: str = getattr(inner, "__qualname__", repr(inner))
+    return named.rpartition("<locals>.")[2]
 
 
 async def _await(name: str, async_fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:

@@ -6,7 +6,7 @@ costs one crossing for many items, and one that stands still holds up whoever ma
 
 from collections import deque
 from collections.abc import AsyncIterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import outcome
 import trio
@@ -18,6 +18,7 @@ from ._trio_thread import TrioThread
 from ._wakeups import Wakeups
 
 T = TypeVar("T")
+S_co = TypeVar("S_co", bound=AsyncIterable[object], covariant=True)
 
 READ_AHEAD = 64
 """How many items may wait in trio for the reader."""
@@ -88,24 +89,27 @@ class Pump(Generic[T]):
 
 
 @final
-class PortalStream(Generic[T], metaclass=NoPublicConstructor):
+class PortalStream(Generic[S_co], metaclass=NoPublicConstructor):
     """Items from trio, for asyncio: iterate over it once. Made by `Portal.stream`.
 
     It ends, or raises, as the iterator in trio does. Giving up the wait for an item loses none.
     """
 
-    __slots__ = ("_call", "_pump", "opened")
+    __slots__ = ("_call", "_opened", "_pump")
 
-    opened: AsyncIterable[T]
-    """What is iterated over in trio, such as the `creche.agent.ReplyStream`, whose ``reply`` is there when this has ended."""
-
-    def __init__(self, opened: AsyncIterable[T], pump: Pump[T], call: Call[None]) -> None:
-        self.opened = opened
+    def __init__(self, opened: S_co, pump: Pump[Any], call: Call[None]) -> None:
+        self._opened = opened
         self._pump = pump
         self._call = call
 
-    def __aiter__(self) -> "PortalStream[T]":
+    @property
+    def opened(self) -> S_co:
+        """What is iterated over in trio, such as the `creche.agent.ReplyStream`, whose ``reply`` is there when this has ended."""
+        return self._opened
+
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> T:
-        return await self._pump.next(self._call)
+    async def __anext__(self: "PortalStream[AsyncIterable[T]]") -> T:
+        item: T = await self._pump.next(self._call)
+        return item
