@@ -457,8 +457,10 @@ assert "asyncio" not in sys.modules
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stderr, done.stdout) == (
         "",
-        "open_host() belongs to trio, which does not run in this thread: plain code has creche.run_sync, and a tool that runs in "
-        "a thread has trio.from_thread\n",
+        (
+            "open_host() belongs to trio, which does not run in this thread: plain code has creche.run_sync, and a tool that runs in "
+            "a thread has trio.from_thread\n"
+        ),
     )
 
 
