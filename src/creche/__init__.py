@@ -1,8 +1,8 @@
 """creche: many AI agents in one program, built on trio.
 
 The everyday names; each room has the rest: `creche.scope`, `creche.prompt`, `creche.session`,
-`creche.models`, `creche.tools`, `creche.explain`, `creche.agent`, `creche.subagents`, `creche.presets`, `creche.codemode`, `creche.host`, `creche.messages`,
-`creche.errors`, `creche.plugins`, `creche.testing`.
+`creche.models`, `creche.tools`, `creche.explain`, `creche.agent`, `creche.subagents`, `creche.presets`, `creche.codemode`,
+`creche.host`, `creche.portal`, `creche.messages`, `creche.errors`, `creche.plugins`, `creche.testing`.
 """
 
 from creche.agent import Agent as Agent, AgentSpec as AgentSpec, Budget as Budget, Reply as Reply
@@ -24,6 +24,7 @@ from creche.models import (
     call as call,
     say as say,
 )
+from creche.portal import open_portal as open_portal, run_sync as run_sync
 from creche.presets import Preset as Preset
 from creche.prompt import RuntimeContext as RuntimeContext, Section as Section, Variable as Variable
 from creche.scope import Plugin as Plugin, Registrar as Registrar, ScopeKey as ScopeKey
@@ -71,7 +72,9 @@ __all__ = [
     "delegation",
     "fork",
     "open_host",
+    "open_portal",
     "restrict",
+    "run_sync",
     "say",
     "spawn",
     "tool",

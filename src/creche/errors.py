@@ -26,6 +26,7 @@ __all__ = [
     "ModelError",
     "NotRegisteredError",
     "PluginError",
+    "PortalError",
     "PromptError",
     "RegistryError",
     "ScopeBoundError",
@@ -97,6 +98,10 @@ class ConfigError(CrecheError):
     def __init__(self, problems: Iterable[tuple[str, str]]) -> None:
         self.problems: tuple[tuple[str, str], ...] = tuple(problems)
         super().__init__(_sentences(self.problems))
+
+
+class PortalError(CrecheError):
+    """trio was used from outside of it without a portal, or through a portal that is closed."""
 
 
 class PromptError(CrecheError):

@@ -1,6 +1,6 @@
 """Tools that know no domain word."""
 
-from ._checks import as_all as as_all, as_names as as_names, as_one as as_one
+from ._checks import as_all as as_all, as_names as as_names, as_one as as_one, check_in_trio as check_in_trio
 from ._fields import (
     is_a as is_a,
     is_bool as is_bool,
@@ -33,6 +33,7 @@ __all__ = [
     "as_names",
     "as_one",
     "canonical_json",
+    "check_in_trio",
     "clean_all",
     "clean_optional",
     "clean_text",

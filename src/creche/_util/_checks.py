@@ -1,7 +1,12 @@
 """Checks of what people pass, for mistakes that a type checker would have found."""
 
+import sys
 from collections.abc import Iterable
 from typing import TypeVar, cast
+
+import trio
+
+from creche.errors import PortalError
 
 T = TypeVar("T")
 
@@ -45,3 +50,26 @@ def as_one(kind: type[T], given: object, option: str, cure: str) -> T:
         name = getattr(given, "__name__", given)
         raise TypeError(f"{option} takes {kind.__name__}, and {name!r} is none; {cure}")
     return given
+
+
+def check_in_trio(what: str, through_portal: str) -> None:
+    """Check that trio runs in this thread, for what would be half done elsewhere.
+
+    Args:
+      what: What was used, such as ``"open_host()"``.
+      through_portal: What to do in a program on asyncio, such as ``"write await portal.call(agent.cancel)"``.
+
+    Raises:
+      PortalError: It does not.
+    """
+    if trio.lowlevel.in_trio_run():
+        return
+    asyncio = sys.modules.get("asyncio")  # it is not imported for this
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        raise PortalError(
+            f"{what} belongs to trio, and this is asyncio: open a portal (creche.open_portal), and {through_portal}"
+        )
+    raise PortalError(
+        f"{what} belongs to trio, which does not run in this thread: plain code has creche.run_sync, and a tool that runs in a "
+        "thread has trio.from_thread"
+    )

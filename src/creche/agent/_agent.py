@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 import attrs
 import trio
 
-from creche._util import NoPublicConstructor, as_one, final
+from creche._util import NoPublicConstructor, as_one, check_in_trio, final
 from creche.errors import AgentError, TurnCancelled
 from creche.messages import UserMessage
 from creche.models import ModelOptions, Route, Settings, Usage
@@ -240,6 +240,7 @@ class Agent(metaclass=NoPublicConstructor):
           keep_inbox: Leave unclaimed messages where they are; they are worked on next. As it needs no record, a
             listener of records may do this.
         """
+        check_in_trio(f"agent {self.path!r}", "write await portal.call(agent.cancel)")
         as_one(str, cause, "cancel", "the cause is a text for the log")
         if not keep_inbox:
             self._drop(self._inbox.waiting(), cause)

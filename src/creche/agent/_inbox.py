@@ -14,7 +14,7 @@ import attrs
 import outcome
 import trio
 
-from creche._util import NoPublicConstructor, final
+from creche._util import NoPublicConstructor, check_in_trio, final
 from creche.errors import AgentClosedError, AgentError
 from creche.messages import Part, UserMessage
 from creche.models import Delta
@@ -150,7 +150,9 @@ class Inbox:
         Raises:
           AgentClosedError: It takes nothing more.
           AgentError: There is nothing in it, or nobody who says it.
+          PortalError: This is not trio's thread, so nobody would be woken.
         """
+        check_in_trio(f"agent {agent.path!r}", "write await portal.run(agent.ask, ...)")
         if self.closed:
             raise self.closed_error()
         said = message if isinstance(message, UserMessage) else UserMessage(message, source=source)

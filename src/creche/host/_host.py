@@ -16,7 +16,7 @@ from typing import ClassVar
 import attrs
 import trio
 
-from creche._util import NoPublicConstructor, as_all, as_one, final, open_hidden_nursery
+from creche._util import NoPublicConstructor, as_all, as_one, check_in_trio, final, open_hidden_nursery
 from creche.agent import Agent, AgentSpec, Budget, expand_setup, forget_turns, make_durable
 from creche.errors import AgentClosedError, UnsupportedCapabilityError
 from creche.models import KeepsOpen, Model, ModelAlias, check_model_given
@@ -170,6 +170,7 @@ class Host(metaclass=NoPublicConstructor):
 
         Raises what `open_agent` raises.
         """
+        check_in_trio("host.start_agent()", "write await portal.run(host.start_agent, ...)")
         self._life.check_open(spec.name)
         agent: Agent = await self._nursery.start(self._live, spec, preset, name=f"agent {spec.name}")
         return agent
@@ -197,6 +198,7 @@ class Host(metaclass=NoPublicConstructor):
         The block has a cancel scope that whoever is above it holds. What it cancels ends here, so the caller
         goes on after the block.
         """
+        check_in_trio("host.open_agent()", "write async with portal.open(host.open_agent(...))")
         as_one(AgentSpec, spec, "an agent", f"write AgentSpec({spec!r})")
         path = spec.name if parent is None else f"{parent.path}/{spec.name}"
         above = self._life if parent is None else self._lives.get(parent.id)
@@ -365,6 +367,7 @@ async def open_host(
               async with host.open_agent(AgentSpec("lead")) as lead:
                   print((await lead.ask("Summarise this folder.")).text)
     """
+    check_in_trio("open_host()", "write async with portal.open(open_host(...))")
     if prices is not None:
         raise UnsupportedCapabilityError(
             "open_host(prices=...): costs are not counted by this version of creche; leave it out"

@@ -1,0 +1,93 @@
+"""A context manager of trio around a block of asyncio."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Generic, TypeVar
+
+import trio
+
+from ._call import Call
+from ._trio_thread import TrioThread
+from ._wakeups import Wakeups
+
+T = TypeVar("T")
+
+
+class Stay(Generic[T]):
+    """One task of trio that enters the manager, and leaves it when the block in asyncio is left.
+
+    Args:
+      manager: The manager.
+      meanwhile: What is done with its value in the meantime; it is cancelled when the block is left.
+      wakeups: Who waits for it to be entered.
+    """
+
+    __slots__ = ("_block", "_error", "_manager", "_meanwhile", "_wakeups", "is_entered", "value")
+
+    value: T
+    """What the manager gave; asyncio's to read."""
+
+    def __init__(
+        self,
+        manager: AbstractAsyncContextManager[T],
+        meanwhile: Callable[[T], Awaitable[object]],
+        wakeups: Wakeups,
+    ) -> None:
+        self.is_entered = False
+        """Whether it is entered; asyncio's to read."""
+        self._manager = manager
+        self._meanwhile = meanwhile
+        self._wakeups = wakeups
+        self._block = trio.CancelScope()
+        self._error: BaseException | None = None
+
+    async def hold(self) -> None:
+        """Enter, wait, leave. In trio."""
+        async with self._manager as value:
+            self._wakeups.tell(self._enter, value)
+            with self._block:
+                await self._meanwhile(value)
+            if self._error is not None:
+                raise self._error
+
+    def leave(self, error: BaseException | None) -> None:
+        """Let it leave, with the error that the block raised. In trio."""
+        self._error = error
+        self._block.cancel()
+
+    def _enter(self, value: T) -> None:
+        self.value = value
+        self.is_entered = True
+
+
+@asynccontextmanager
+async def staying(
+    thread: TrioThread,
+    manager: AbstractAsyncContextManager[T],
+    meanwhile: Callable[[T], Awaitable[object]],
+    wakeups: Wakeups,
+) -> AsyncIterator[tuple[T, Call[None]]]:
+    """Have a manager entered in trio for the length of a block of asyncio.
+
+    Yields:
+      What the manager gave, and the call that holds it.
+    """
+    stay = Stay(manager, meanwhile, wakeups)
+    call = Call(_name_of(manager), stay.hold, wakeups)
+    give_up = partial(thread.submit, call.cancel)
+    thread.begin(call)
+    await call.wait(give_up=give_up, until=lambda: stay.is_entered)
+    left: BaseException | None = None
+    try:
+        yield stay.value, call
+    except BaseException as error:  # noqa: BLE001 - it comes out of the manager again, unless that takes it
+        left = error
+    thread.submit(stay.leave, left)
+    await call.wait(give_up=give_up)
+
+
+def _name_of(manager: object) -> str:
+    """Return what a manager was made by: a function under ``@asynccontextmanager``, or its class."""
+    name: str = getattr(getattr(manager, "gen", None), "__qualname__", type(manager).__qualname__)
+    return name.rpartition("<locals>.")[2]
