@@ -2,5 +2,6 @@
 
 from ._screen import Screen as Screen
 from ._tty import Tty as Tty, find_tty as find_tty
+from ._unfinished import Unfinished as Unfinished
 
-__all__ = ["Screen", "Tty", "find_tty"]
+__all__ = ["Screen", "Tty", "Unfinished", "find_tty"]

@@ -1,0 +1,67 @@
+"""What a chat says about its agents when it is asked, as text for people."""
+
+from creche.agent import Agent
+from creche.errors import CrecheError
+from creche.prompt import AssembleContext, assemble, join_context_sections, render_context_sections, render_prompt
+
+from ._rows import AgentRow
+from ._team import Team
+from ._typed import COMMANDS
+
+MOST_SHOWN = 60
+"""Characters of what an agent does."""
+
+
+def status_text(team: Team, unread: int, now: float) -> str:
+    """Return who works, on one line; of an idle team, what it cost.
+
+    Args:
+      team: The team.
+      unread: How many lines wait for the next step.
+      now: The time on the team's clock.
+    """
+    at_work = [row for row in team.rows() if not row.doing.is_over]
+    waiting = [f"{unread} line{'' if unread == 1 else 's'} not read yet"] if unread else []
+    if not at_work:
+        usage = team.totals().usage
+        cost = f"{usage.total_tokens:,} tokens, {usage.cached_tokens:,} cached; " if usage.requests else ""
+        return "; ".join([*waiting, f"idle; {cost}/help"])
+    shown = [f"{row.name} {_short(row.doing.says(now))} {now - row.doing.since:.0f} s" for row in at_work]
+    return " | ".join([*waiting, *([f"{len(shown)} at work"] if len(shown) > 1 else []), *shown])
+
+
+def agents_text(team: Team, now: float) -> str:
+    """Return the tree of agents: what each does, what it cost, how long it has been there."""
+    return "\n".join([_agent_text(row, now) for row in team.rows()]) or "no agent has done anything yet"
+
+
+def _agent_text(row: AgentRow, now: float) -> str:
+    usage = row.usage
+    return (
+        f"{'  ' * row.depth}{row.name}: {_short(row.doing.says(now))}; {usage.total_tokens:,} tokens, "
+        f"{usage.cached_tokens:,} cached; {row.seconds(now):.1f} s"
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN - 3]}..."
+
+
+async def prompt_text(lead: Agent) -> str:
+    """Return the prompt and the tools of an agent as they would be sent now, or why they cannot be."""
+    try:
+        assembly = await assemble(lead.registry, AssembleContext.of(lead))
+        contexts = join_context_sections(render_context_sections(assembly))
+        prompt = render_prompt(assembly)
+    except CrecheError as error:
+        return str(error)
+    tools = [f"tool {tool.name}: {tool.description}" for tool in assembly.tools]
+    return "\n\n".join([text for text in (prompt, contexts, *tools) if text])
+
+
+def help_text() -> str:
+    """Return what can be typed."""
+    width = max(map(len, COMMANDS)) + 1
+    lines = [f"{'/' + name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join([*lines, f"{'//':<{width}}  begins a line that is sent with one slash"])
