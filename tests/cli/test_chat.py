@@ -260,9 +260,10 @@ async def test_the_prompt_is_shown_as_it_would_be_sent(chat):
         await screen.shows("Seen.", "idle")
         await leave(screen)
     sent = mock.requests[0].json
-    shown = "".join(screen.text.split())
-    assert "".join(sent["messages"][0]["content"].split()) in shown
-    assert all(tool["function"]["name"] in shown for tool in sent["tools"])
+    shown = "".join(screen.text.split()).replace("|", "")
+    for paragraph in sent["messages"][0]["content"].split("\n\n"):
+        assert "".join(paragraph.split()) in shown
+    assert all(f"-{tool['function']['name']}(about" in shown for tool in sent["tools"])
 
 
 async def test_cancel_ends_the_turn_and_what_was_not_read_with_it(chat):

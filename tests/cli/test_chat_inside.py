@@ -82,7 +82,7 @@ class FakeDesk:
         pass
 
 
-async def test_a_prompt_that_cannot_be_assembled_and_a_fault_are_one_sentence_each():
+async def test_a_prompt_that_cannot_be_assembled_is_told_of_and_so_is_a_fault():
     def fail(_context):
         raise ValueError("no moon")
 
@@ -93,7 +93,7 @@ async def test_a_prompt_that_cannot_be_assembled_and_a_fault_are_one_sentence_ea
         host.registry.report(Owner("weather", None), "looking up", ValueError("rain"))
         assert await conversation.run() == 0
     assert desk.shown[:2] == ["weather failed looking up: ValueError('rain')", "> /prompt"]
-    assert desk.shown[2].startswith("section 'moon' of ")
+    assert "no moon" in desk.shown[2]
     assert len(desk.shown) == 3
 
 

@@ -1,8 +1,10 @@
 """What a chat says about its agents when it is asked, as text for people."""
 
+import shutil
+
 from creche.agent import Agent
-from creche.errors import CrecheError
-from creche.prompt import AssembleContext, assemble, join_context_sections, render_context_sections, render_prompt
+from creche.explain import explain_prompt, render_report
+from creche.prompt import AssembleContext
 
 from ._rows import AgentRow
 from ._team import Team
@@ -49,15 +51,9 @@ def _short(text: str) -> str:
 
 
 async def prompt_text(lead: Agent) -> str:
-    """Return the prompt and the tools of an agent as they would be sent now, or why they cannot be."""
-    try:
-        assembly = await assemble(lead.registry, AssembleContext.of(lead))
-        contexts = join_context_sections(render_context_sections(assembly))
-        prompt = render_prompt(assembly)
-    except CrecheError as error:
-        return str(error)
-    tools = [f"tool {tool.name}: {tool.description}" for tool in assembly.tools]
-    return "\n\n".join([text for text in (prompt, contexts, *tools) if text])
+    """Return the prompt and the tools of an agent as they would be sent now, piece by piece."""
+    report = await explain_prompt(lead.registry, AssembleContext.of(lead))
+    return render_report(report, width=shutil.get_terminal_size().columns).rstrip("\n")
 
 
 def help_text() -> str:
