@@ -244,11 +244,13 @@ async def test_the_agents_are_shown_while_they_work(chat):
         await screen.shows("3 at work | lead waits for 2 subagents")
         await mock.wait_requests(3)
         screen.type("/agents\r")
-        await screen.shows("lead: waits for 2 subagents; ", "\n  subagent-1: asks endpoint:mock; 0 tokens, 0 cached; ")
+        await screen.shows(
+            "lead           waits for 2 subagents ", "├─ subagent-1  asks endpoint:mock ", "3 agents, 1 request"
+        )
         both.set()
         await screen.shows("Done.", "idle")
         screen.type("/agents\r")
-        await screen.shows("\nlead: done; ", "\n  subagent-2: done; ")
+        await screen.shows("└─ subagent-2  done: A cake. ", "3 agents, 4 requests")
         await leave(screen)
 
 

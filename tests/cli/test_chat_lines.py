@@ -91,7 +91,8 @@ async def test_commands_are_answered_on_stderr(chat):
         "no agent has done anything yet\n",
         "You work in the folder",
         "nothing runs that could be cancelled\n",
-        "lead: done; 0 tokens, 0 cached; ",
+        "lead   done",
+        "1 agent, 1 request",
         "creche: '/nothing' is no command; there are ",
     ):
         assert text in told

@@ -133,7 +133,7 @@ def test_another_model_is_told():
     assert said.take(heard(RouteNoted("b", model="y"))) == "lead asks b:y"
 
 
-def test_the_status_is_what_is_done_or_what_it_cost():
+def test_the_status_is_what_is_done_or_what_it_cost(monkeypatch):
     team = Team()
     assert status_text(team, 0, 0.0) == "idle; /help"
     assert agents_text(team, 0.0) == "no agent has done anything yet"
@@ -143,4 +143,8 @@ def test_the_status_is_what_is_done_or_what_it_cost():
     team.hear(heard(AssistantSaid(AssistantMessage([TextPart("Hi.")]), usage=usage)), 5.0)
     team.hear(heard(TurnEnded("error", detail="long " * 20)), 6.0)
     assert status_text(team, 0, 9.0) == "idle; 1,234 tokens, 900 cached; /help"
-    assert agents_text(team, 9.0) == f"lead: failed: {'long ' * 9}long...; 1,234 tokens, 900 cached; 5.0 s"
+    monkeypatch.setenv("COLUMNS", "80")
+    head, lead, total = agents_text(team, 9.0).splitlines()
+    assert head.split() == ["agent", "does", "in", "cached", "out", "time"]
+    assert (lead.split()[:3], lead.split()[-4:]) == (["lead", "failed:", "long"], ["1.0k", "900", "234", "5.0s"])
+    assert total.startswith("1 agent, 1 request ")

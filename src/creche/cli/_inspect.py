@@ -1,17 +1,20 @@
 """What a chat says about its agents when it is asked, as text for people."""
 
 import shutil
+import sys
 
 from creche.agent import Agent
 from creche.explain import explain_prompt, render_report
 from creche.prompt import AssembleContext
 
-from ._rows import AgentRow
+from ._live import ASCII, UNICODE, draw, plain
 from ._team import Team
 from ._typed import COMMANDS
 
 MOST_SHOWN = 60
 """Characters of what an agent does."""
+ROOM_BESIDE = 10
+"""Lines of a tree that are no agents, and some more."""
 
 
 def status_text(team: Team, unread: int, now: float) -> str:
@@ -34,15 +37,17 @@ def status_text(team: Team, unread: int, now: float) -> str:
 
 def agents_text(team: Team, now: float) -> str:
     """Return the tree of agents: what each does, what it cost, how long it has been there."""
-    return "\n".join([_agent_text(row, now) for row in team.rows()]) or "no agent has done anything yet"
+    rows = team.rows()
+    if not rows:
+        return "no agent has done anything yet"
+    glyphs = UNICODE if sys.stdout.encoding.lower().startswith("utf") else ASCII
+    height = len(rows) + ROOM_BESIDE
+    lines = draw(rows, team.totals(), now, width=_columns(), height=height, glyphs=glyphs)
+    return "\n".join([plain(line).rstrip() for line in lines])
 
 
-def _agent_text(row: AgentRow, now: float) -> str:
-    usage = row.usage
-    return (
-        f"{'  ' * row.depth}{row.name}: {_short(row.doing.says(now))}; {usage.total_tokens:,} tokens, "
-        f"{usage.cached_tokens:,} cached; {row.seconds(now):.1f} s"
-    )
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def _short(text: str) -> str:
@@ -53,7 +58,7 @@ def _short(text: str) -> str:
 async def prompt_text(lead: Agent) -> str:
     """Return the prompt and the tools of an agent as they would be sent now, piece by piece."""
     report = await explain_prompt(lead.registry, AssembleContext.of(lead))
-    return render_report(report, width=shutil.get_terminal_size().columns).rstrip("\n")
+    return render_report(report, width=_columns()).rstrip("\n")
 
 
 def help_text() -> str:
