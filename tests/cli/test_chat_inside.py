@@ -12,7 +12,7 @@ from creche.agent import AgentSpec
 from creche.cli import _chat
 from creche.cli._conversation import Conversation
 from creche.cli._desk import open_desk
-from creche.cli._editor import Left, Typed
+from creche.cli._keys import Left, Typed
 from creche.errors import InternalError, StoreError
 from creche.host import open_host
 from creche.models import FunctionModel, say

@@ -17,9 +17,9 @@ from creche.scope import Fault
 from creche.session import MessagesClaimed, MessagesDropped, RecordAppended
 
 from ._desk import Desk, Signalled
-from ._editor import Interrupted, Left, Typed
 from ._ending import INTERRUPTED, WrongUsage
 from ._inspect import agents_text, help_text, prompt_text, status_text
+from ._keys import Interrupted, Left, Typed
 from ._lead import speak
 from ._signals import code_and_word
 from ._team import Team

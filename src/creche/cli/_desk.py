@@ -18,8 +18,9 @@ import trio
 from creche._util import open_hidden_nursery
 
 from ._console import Console
-from ._editor import Editor, Key
+from ._editor import Editor
 from ._history import open_history
+from ._keys import Key
 from ._signals import heeded
 from ._tail import ANSWER, NOTE, PLAIN, QUESTION, TYPED, Fragment
 from ._text import one_line, printable

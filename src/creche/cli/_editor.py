@@ -12,13 +12,10 @@ nothing that was typed before waits to be read. So nothing typed is lost, or tak
 import os
 import select
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO, cast
 
-import attrs
 import trio
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
@@ -29,45 +26,18 @@ from prompt_toolkit.history import History
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
-from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from ._keys import Interrupted, Key, Left, Typed
 from ._tail import NOTE, PLAIN, QUESTION, TYPED, Fragment, Tail, wrap_words
+from ._unbuffered import unbuffered_output
 
 PROMPT, QUESTION_PROMPT = "> ", "? "
 FINISH_FIRST = "a question waits: send this line or clear it (Ctrl-U), then answer"
 STYLE = Style([(PLAIN, ""), (TYPED, "bold"), (NOTE, "fg:ansibrightblack"), (QUESTION, "bold"), ("prompt", "bold")])
 """Styles of lines."""
-
-
-@attrs.frozen
-class Typed:
-    """A line, or several that were pasted."""
-
-    text: str
-    """What."""
-
-
-@attrs.frozen(kw_only=True)
-class Interrupted:
-    """Ctrl-C."""
-
-    again: bool
-    """Whether it is the second one, with nothing typed between the two."""
-    has_draft: bool
-    """Whether there is something in the line that is being typed."""
-
-
-@attrs.frozen
-class Left:
-    """Ctrl-D in an empty line."""
-
-
-Key = Typed | Interrupted | Left
-"""What a chat learns from its terminal."""
 
 
 class Editor:
@@ -107,7 +77,7 @@ class Editor:
             key_bindings=self._bindings(),
             style=STYLE,
             input=create_input(),
-            output=_output(),
+            output=unbuffered_output(),
             erase_when_done=True,
             after_render=self._let_answer,
         )
@@ -300,36 +270,6 @@ def _stop_all() -> None:
     The main thread does it: it is stopped before it goes on, another one may be so a little later, and would draw.
     """
     trio.from_thread.run_sync(os.kill, 0, signal.SIGTSTP)
-
-
-class _Terminal:
-    """Stdout as a file without a buffer: what a thread that hangs has written is in no buffer that others flush."""
-
-    def __init__(self) -> None:
-        self.encoding = sys.stdout.encoding
-
-    def write(self, text: str) -> None:
-        """Write all of a text."""
-        left = text.encode(self.encoding, "replace")
-        while left:
-            left = left[os.write(sys.stdout.fileno(), left) :]
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def fileno(self) -> int:
-        return sys.stdout.fileno()
-
-    def isatty(self) -> bool:
-        return True
-
-
-def _output() -> Vt100_Output:
-    output = Vt100_Output.from_pty(
-        cast("TextIO", _Terminal()), term=os.environ["TERM"], default_color_depth=ColorDepth.from_env()
-    )
-    output.enable_cpr = False  # nothing here needs to know the row, and an answer that comes late looks typed
-    return output
 
 
 def _prefix(prompt: str, place: int) -> StyleAndTextTuples:
