@@ -23,25 +23,24 @@ def folder(tmp_path):
     return folder
 
 
-@pytest.fixture
-def command(folder, tmp_path):
-    """What starts a process, but for the arguments: `trio.run_process` and the like take it."""
+def starter(name, folder, state):
+    """Return what makes a command line: `trio.run_process` and the like take it."""
 
     def make(*arguments, **variables):
         env = {name: value for name, value in os.environ.items() if name not in UNSET}
-        return {
-            "command": [
-                sys.executable,
-                "-W",
-                "error",
-                "-m",
-                "creche",
-                "run",
-                *arguments,
-                "--folder",
-                os.fspath(folder),
-            ],
-            "env": {**env, "CRECHE_STATE": os.fspath(tmp_path / "state"), **variables},
-        }
+        typed = [sys.executable, "-W", "error", "-m", "creche", name, *arguments, "--folder", os.fspath(folder)]
+        return {"command": typed, "env": {**env, "CRECHE_STATE": os.fspath(state), "TERM": "xterm", **variables}}
 
     return make
+
+
+@pytest.fixture
+def command(folder, tmp_path):
+    """What starts ``creche run``, but for the arguments."""
+    return starter("run", folder, tmp_path / "state")
+
+
+@pytest.fixture
+def chat(folder, tmp_path):
+    """What starts ``creche chat``, but for the arguments."""
+    return starter("chat", folder, tmp_path / "state")

@@ -4,25 +4,30 @@ import sys
 
 from creche._util import publish
 
+_PACKAGES = ("cyclopts", "rich", "prompt_toolkit")
+"""What the extra `cli` brings."""
+
 
 def main() -> None:
-    """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
+    """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 129 hung up, 130 interrupted, 143 terminated."""
+    from ._ending import INTERRUPTED, USAGE
+
     try:
-        from ._app import USAGE, app
+        from ._app import app
+
+        sys.exit(app(exit_on_error=False, print_error=True))
     except ModuleNotFoundError as error:
-        if error.name not in ("cyclopts", "rich"):
+        if error.name not in _PACKAGES:
             raise
         sys.stderr.write(f"creche: the command line needs {error.name!r}; run: pip install 'creche[cli]'\n")
-        sys.exit(2)
-    try:
-        sys.exit(app(exit_on_error=False, print_error=True))
+        sys.exit(USAGE)
     except Exception as error:
         if type(error).__module__.startswith("cyclopts"):
             sys.exit(USAGE)
         raise
     except KeyboardInterrupt:
         sys.stderr.write("creche: interrupted\n")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 __all__ = ["main"]

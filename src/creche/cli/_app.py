@@ -14,6 +14,7 @@ from creche.errors import CrecheError
 from creche.host import Host
 from creche.session import JsonlStore
 
+from ._chat import EPILOGUE as CHAT_EPILOGUE, chat
 from ._demo import survey
 from ._ending import FAILED, USAGE, check_stdout, complain, problem_with, tell, unread
 from ._output import open_output, run_attended
@@ -28,10 +29,11 @@ app = cyclopts.App(
     version=importlib.metadata.version("creche"),
     help=(
         "Many AI agents in one program. `creche demo` shows a team at work, with no key and no network; "
-        "`creche run` gives a task to a real model."
+        "`creche run` gives a task to a real model, `creche chat` talks with one."
     ),
 )
 app.command(run, help_epilogue=RUN_EPILOGUE)
+app.command(chat, help_epilogue=CHAT_EPILOGUE)
 app.command(prompt, help_epilogue=PROMPT_EPILOGUE)
 
 
@@ -83,6 +85,3 @@ def demo(
     if as_json:
         return tell(json.dumps({"summary": summary, "log": progress.location}) + "\n")
     return tell(f"\n{summary}\n\nlog: {progress.location}\n")
-
-
-__all__ = ["USAGE", "app"]

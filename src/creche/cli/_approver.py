@@ -99,6 +99,7 @@ class Terminal:
         self._answers = answers
         self._memory = memory
         self._turn = trio.StrictFIFOLock()
+        self._has_ended = False
         self._in_project: set[tuple[str, str]] = set()
 
     @property
@@ -110,6 +111,8 @@ class Terminal:
         """Ask about one call."""
         agent, about = request.agent, (request.tool, request.subject)
         async with self._turn:
+            if self._has_ended:
+                return None
             if about in self._in_project:
                 return Allow()
             who = "a call without an agent" if agent is None else agent.path
@@ -132,6 +135,7 @@ class Terminal:
                 return Refuse(reason.strip())
             if answer is not None and not reason:
                 return answer
+        self._has_ended = True
         self._answers.line("    nobody answers here any more; what has to be asked for is refused")
         return None
 

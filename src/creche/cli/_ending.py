@@ -1,6 +1,6 @@
 """How a command ends: its exit code, its result, and the one sentence about what went wrong.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 129 hung up, 130 interrupted, 143 terminated.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TextIO, cast
 
-FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
 class WrongUsage(Exception):  # noqa: N818 - raised as a statement about what was typed

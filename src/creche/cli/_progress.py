@@ -65,7 +65,7 @@ class Progress:
     @property
     def where(self) -> str:
         """Where the log is, for people."""
-        return f"log: {self.location}" if self.location is not None else "nothing was logged"
+        return f"log: {self.location}" if self._lead is not None and len(self._lead.session) else "nothing was logged"
 
     @property
     def usage(self) -> Usage:

@@ -6,16 +6,14 @@ import sys
 from functools import partial
 from typing import Annotated
 
-import attrs
 from cyclopts import Parameter
 
-from creche.agent import Reply
 from creche.errors import CrecheError, InternalError
-from creche.models import Usage
 
 from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, tell, unread
 from ._lead import LEAD, Job, work
 from ._options import USUAL, Options
+from ._outcome import End, account, end_of
 from ._output import open_output, run_attended
 from ._progress import Progress
 from ._signals import code_and_word, ended_as_interrupted
@@ -79,62 +77,23 @@ def _read_task(task: str) -> str:
 def _run_job(job: Job, task: str, *, as_json: bool) -> int:
     output = None if as_json else open_output()
     progress = Progress.beside(output, speaker=LEAD)
-    end = _End()
+    end = End()
     with ended_as_interrupted() as signals:
         try:
-            end = _end_of(run_attended(output, partial(work, job, task, progress, output)))
+            end = end_of(run_attended(output, partial(work, job, task, progress, output)))
         except KeyboardInterrupt:
             stopped = f"; stopped: {', '.join(sorted(progress.stopped))}" if progress.stopped else ""
             code, word = code_and_word(signals[0] if signals else None)
-            end = _End("cancelled", answer=progress.answer, error=f"{word}{stopped}", code=code)
+            end = End("cancelled", answer=progress.answer, error=f"{word}{stopped}", code=code)
         except (CrecheError, InternalError) as error:
-            end = _End("failed", answer=progress.answer, error=str(error), code=FAILED)
+            end = End("failed", answer=progress.answer, error=str(error), code=FAILED)
     if output is not None and output.error is not None and end.outcome != "cancelled":
         return complain(f"{unread(output.error)}. {account(progress)}", FAILED)
     if output is None:
-        told = tell(json.dumps(end.told(progress)) + "\n")
+        told = tell(json.dumps(end.told(progress.usage, progress.location)) + "\n")
         if told:
             return told
     note = end.error or end.note
     if note:
         return complain(f"{note.rstrip('.')}. {account(progress)}", end.code)
     return complain(account(progress), end.code) if output is not None else end.code
-
-
-@attrs.frozen
-class _End:
-    """How a job ended."""
-
-    outcome: str = "failed"
-    answer: str = attrs.field(default="", kw_only=True)
-    note: str = attrs.field(default="", kw_only=True)
-    error: str = attrs.field(default="", kw_only=True)
-    code: int = attrs.field(default=FAILED, kw_only=True)
-
-    def told(self, progress: Progress) -> dict[str, object]:
-        """Return it for programs."""
-        told: dict[str, object] = {
-            "answer": self.answer,
-            "outcome": self.outcome,
-            "usage": attrs.asdict(progress.usage),
-            "log": progress.location,
-        }
-        return told | {"error": self.error} if self.error else told
-
-
-def _end_of(reply: Reply | None) -> _End:
-    if reply is None:
-        return _End()
-    if reply.outcome == "refused":
-        return _End("refused", answer=reply.text, error="the model refused to answer", code=FAILED)
-    cut = "an answer was cut off at the limit of tokens; a higher --max-tokens may help"
-    return _End(reply.outcome, answer=reply.text, note=cut if reply.outcome == "truncated" else "", code=0)
-
-
-def account(progress: Progress) -> str:
-    """Return what all of it cost, and where the log is."""
-    usage: Usage = progress.usage
-    return (
-        f"{usage.requests:,} request{'' if usage.requests == 1 else 's'}, {usage.input_tokens:,} input tokens "
-        f"({usage.cached_tokens:,} cached), {usage.output_tokens:,} output tokens; {progress.where}"
-    )

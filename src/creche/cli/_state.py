@@ -1,4 +1,4 @@
-"""Where the command line keeps logs and approvals: the user's state folder, never the folder that is worked on."""
+"""Where the command line keeps logs, approvals and what was typed: the user's state folder, never the folder that is worked on."""
 
 import hashlib
 import os
@@ -15,6 +15,11 @@ def approvals_file(folder: str) -> Path:
     """Return the file for what is always allowed in a folder; an absolute path without symlinks."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:32]
     return Path(os.path.realpath(_state_folder() / "approvals")) / f"{name}.json"
+
+
+def history_file() -> Path:
+    """Return the file for what is typed into chats."""
+    return _state_folder() / "chat-history"
 
 
 def _state_folder() -> Path:

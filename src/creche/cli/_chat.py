@@ -1,0 +1,96 @@
+"""``creche chat``: several turns with a lead that works in a folder."""
+
+import os
+import sys
+from typing import Annotated
+
+import trio
+from cyclopts import Parameter
+
+from creche.errors import CrecheError, InternalError
+
+from ._console import Console
+from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain
+from ._lead import Job, open_lead
+from ._options import USUAL, Options
+from ._outcome import account
+from ._progress import Progress
+from ._signals import code_and_word, ended_as_interrupted
+from ._state import history_file
+
+EPILOGUE = """
+Examples:
+
+    creche chat --model openai:gpt-5
+
+    creche chat --model llama3.2 --base-url http://127.0.0.1:8080/v1 --folder src
+
+    printf 'What is here?\\nAnd what is missing?\\n' | creche chat --model openai:gpt-5
+
+Exit codes: 0 left; 1 failed, or without a terminal a turn that failed; 2 wrong usage; 129 the terminal has gone; 130
+interrupted; 143 terminated.
+"""
+
+
+def chat(
+    *,
+    options: Options = USUAL,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Talk with a lead, which works in a folder and delegates to subagents.
+
+    A line is a turn. One that is typed while the lead works reaches it in that turn. /help says what else can be typed.
+    If stdin or stdout is no terminal, each line of stdin is a turn, the answers go to stdout, and what the agents do to
+    stderr.
+
+    Args:
+      options: What the lead works with.
+      as_json: Write one JSON object a turn and nothing else: answer, outcome, usage, log, and error if it failed. Each
+        line of stdin is a turn.
+    """
+    if (code := check_stdout()) is not None:
+        return code
+    try:
+        job = options.job(can_ask=not as_json)
+    except WrongUsage as wrong:
+        return complain(str(wrong), USAGE)
+    if as_json or not _has_terminal():
+        from ._lines import chat_in_lines
+
+        return chat_in_lines(job, as_json=as_json)
+    return _chat_on_terminal(job)
+
+
+def _has_terminal() -> bool:
+    is_one = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    return is_one and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+
+
+def _chat_on_terminal(job: Job) -> int:
+    progress = Progress(None)
+    note = ""
+    with ended_as_interrupted() as signals:
+        try:
+            code = trio.run(_converse, job, progress)
+        except KeyboardInterrupt:
+            code, note = code_and_word(signals[0] if signals else None)
+        except (CrecheError, InternalError) as error:
+            code, note = FAILED, str(error)
+        console = Console()
+        console.line(f"creche: {note}. {account(progress)}" if note else f"creche: {account(progress)}")
+        console.drain()
+    return code
+
+
+async def _converse(job: Job, progress: Progress) -> int:
+    from ._conversation import Conversation  # which imports what lines need not
+    from ._desk import open_desk
+
+    async with open_desk(history_file()) as desk:
+        desk.note(f"The lead works in {job.folder} with {job.choice.model}.")
+        desk.note("/help says what can be typed, Ctrl-D leaves.")
+        async with open_lead(job, progress, desk) as (host, lead):
+            try:
+                return await Conversation(host, lead, desk).run()
+            finally:
+                desk.close()

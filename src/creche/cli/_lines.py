@@ -1,0 +1,216 @@
+"""A chat without a terminal: each line of stdin is a turn, so that it can be scripted.
+
+Rule: answers go to stdout and everything else to stderr, also what commands say.
+"""
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TextIO, cast
+
+import attrs
+import trio
+
+from creche.agent import Agent
+from creche.errors import CrecheError, InternalError
+from creche.models import Usage
+from creche.session import AssistantSaid
+
+from ._approver import Keyboard
+from ._console import Console
+from ._ending import FAILED, USAGE, WrongUsage, complain, unread
+from ._inspect import agents_text, help_text, prompt_text
+from ._lead import LEAD, Job, open_lead, speak
+from ._outcome import End, account, end_of
+from ._output import run_attended
+from ._progress import Progress
+from ._signals import code_and_word, ended_as_interrupted
+from ._team import Team
+from ._text import printable
+from ._typed import Command, Message, Name, read_line
+
+
+def chat_in_lines(job: Job, *, as_json: bool) -> int:
+    """Take the lines of stdin as turns; return the exit code."""
+    console = Console()
+    progress = Progress(None if as_json else console.line, speaker=LEAD)
+    chat = _Chat(console, progress, as_json=as_json)
+    note = ""
+    with ended_as_interrupted() as signals:
+        try:
+            run_attended(console, partial(chat.run, job))
+        except KeyboardInterrupt:
+            chat.code, note = code_and_word(signals[0] if signals else None)
+            chat.end_turn(End("cancelled", error=note, code=chat.code))
+            console.drain()
+        except WrongUsage as wrong:
+            chat.code, note = USAGE, str(wrong)
+        except (CrecheError, InternalError) as error:
+            chat.code, note = FAILED, str(error)
+    if console.error is not None:
+        chat.code, note = FAILED, unread(console.error)
+    if as_json and not note:
+        return chat.code
+    return complain(f"{note}. {account(progress)}" if note else account(progress), chat.code)
+
+
+class _Chat:
+    """Turns, one after the other.
+
+    Args:
+      console: Where it is written.
+      progress: Told what the agents do.
+      as_json: Whether each turn is written as one JSON object, and nothing else.
+    """
+
+    def __init__(self, console: Console, progress: Progress, *, as_json: bool) -> None:
+        self.code = 0
+        """The exit code."""
+        self._console = console
+        self._progress = progress
+        self._as_json = as_json
+        self._team = Team()
+        self._turn: _Turn | None = None
+
+    async def run(self, job: Job) -> None:
+        """Take lines until there are no more."""
+        answers = None if self._as_json else Keyboard(self._console.line)
+        async with open_lead(job, self._progress, answers) as (host, lead):
+            self._team.follow(host.registrar, time.monotonic)
+            if not self._as_json:
+                speak(host, lead, self, lambda: self._progress.line(LEAD, "begins the answer anew"))
+            stdin = _Stdin()
+            if stdin.is_terminal and not self._as_json:
+                self._note("creche: each line is a turn, /help says what else can be typed, Ctrl-D leaves")
+            while (line := await stdin.line()) is not None:
+                if not await self._take(line, lead):
+                    break
+
+    async def _take(self, data: bytes, lead: Agent) -> bool:
+        """Do what a line says; return whether there may be another one."""
+        try:
+            line = read_line(data.decode())
+        except UnicodeDecodeError as error:
+            self.complain(f"a line is not sent, because it is no UTF-8: {error}")
+            return True
+        except WrongUsage as wrong:
+            self.complain(str(wrong))
+            return True
+        match line:
+            case None:
+                pass
+            case Message(text):
+                await self._ask(text, lead)
+            case Command(name):
+                return await self._obey(name, lead)
+        return True
+
+    async def _obey(self, name: Name, lead: Agent) -> bool:
+        match name:
+            case "quit":
+                return False
+            case "help":
+                self._note(help_text())
+            case "agents":
+                self._note(agents_text(self._team, time.monotonic()))
+            case "prompt":
+                self._note(await prompt_text(lead))
+            case "cancel":
+                self._note("nothing runs that could be cancelled")
+        return True
+
+    async def _ask(self, text: str, lead: Agent) -> None:
+        self._turn = _Turn(lead)
+        try:
+            end = end_of(await lead.ask(text))
+        except (CrecheError, InternalError) as error:
+            end = End("failed", error=str(error))
+        self.end_turn(end)
+
+    def end_turn(self, end: End) -> None:
+        """Tell how the open turn ended, if one is open."""
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        self.code = self.code or end.code
+        if self._as_json:
+            whole = attrs.evolve(end, answer=end.answer or turn.answer)
+            self._console.say(json.dumps(whole.told(turn.usage, self._progress.location)) + "\n")
+        elif end.code in (0, FAILED) and (note := end.error or end.note):
+            self._note(f"creche: {note}")
+
+    def complain(self, sentence: str) -> None:
+        """Say what was not done; the exit code says it as well."""
+        self._note(f"creche: {sentence}")
+        self.code = self.code or FAILED
+
+    def _note(self, text: str) -> None:
+        self._console.line(printable(text))
+
+    # ---------------------------------------------------------------- the answer, without what a terminal would obey
+
+    def say(self, text: str) -> None:
+        """Write more of the answer."""
+        self._console.say(printable(text))
+
+    def end_line(self) -> None:
+        """Let what comes next begin on a line of its own."""
+        self._console.end_line()
+
+
+class _Turn:
+    """What a turn costs and says, whatever becomes of it."""
+
+    def __init__(self, lead: Agent) -> None:
+        self._lead = lead
+        self._before = lead.usage
+        self._records = len(lead.session.records())
+
+    @property
+    def usage(self) -> Usage:
+        """What it and all that it started cost."""
+        now = self._lead.usage
+        names = [field.name for field in attrs.fields(Usage)]
+        return Usage(**{name: getattr(now, name) - getattr(self._before, name) for name in names})
+
+    @property
+    def answer(self) -> str:
+        """What was said last in it."""
+        records = self._lead.session.records()[self._records :]
+        said = [record.data.message.text for record in records if isinstance(record.data, AssistantSaid)]
+        return said[-1] if said else ""
+
+
+class _Stdin:
+    """Reads stdin line by line."""
+
+    def __init__(self) -> None:
+        stdin = cast("TextIO | None", sys.stdin)
+        self.is_terminal = stdin is not None and stdin.isatty()
+        """Whether somebody types."""
+        self._file = None if stdin is None else stdin.fileno()
+        self._read = b""
+
+    async def line(self) -> bytes | None:
+        """Wait for a line; ``None`` when there are no more.
+
+        Raises:
+          WrongUsage: It cannot be read.
+        """
+        while self._file is not None and b"\n" not in self._read:
+            with suppress(OSError):  # a file has always something, and nobody can wait for that
+                await trio.lowlevel.wait_readable(self._file)
+            try:
+                more = os.read(self._file, 65536)
+            except OSError as error:
+                raise WrongUsage(f"stdin cannot be read: {error.strerror}") from None
+            self._read += more
+            if not more:
+                self._file = None
+        if not self._read:
+            return None
+        line, _, self._read = self._read.partition(b"\n")
+        return line
