@@ -38,6 +38,7 @@ REASONS = {
     "it is a measurement of one machine",
     "it runs in DeepSeek Harness",
     "its tests are the whole suite",
+    "its own tests run it in a server or a notebook",
 }
 COMMENT = re.compile(r"<!-- docs: (.*?) -->", re.DOTALL)
 NEEDS = re.compile(r"(continues|pytest|fails|file|with|same as|endpoint|needs|not run:)(?: (.*))?", re.DOTALL)
