@@ -52,7 +52,7 @@ def test_trio_that_waits_has_stood_back_already(clock):
 
 
 def test_asyncio_goes_on_while_trio_has_work_without_end(under_asyncio):
-    """It takes minutes where it takes turns only by chance; the limit is for that."""
+    """Rule: a call comes back, and asyncio goes on, though trio never waits."""
 
     async def work(until):
         while not until.is_set():
