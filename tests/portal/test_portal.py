@@ -424,7 +424,7 @@ def test_a_call_that_trio_has_lost_is_told_when_it_ends(under_asyncio, monkeypat
 
 
 def test_trio_that_cannot_start_is_an_error(under_asyncio, monkeypatch):
-    def fail(*_args):
+    def fail(*_args, **_options):
         raise OSError("too many open files")
 
     monkeypatch.setattr(trio, "run", fail)

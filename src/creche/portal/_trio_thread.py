@@ -18,6 +18,7 @@ from creche._util import open_hidden_nursery
 from creche.errors import InternalError, PortalError
 
 from ._call import Call
+from ._turns import Turns
 from ._wakeups import Wakeups
 
 Ts = TypeVarTuple("Ts")
@@ -102,7 +103,7 @@ class TrioThread:
 
     def _run(self) -> None:
         try:
-            trio.run(self._live)
+            trio.run(self._live, instruments=[Turns()])
         except BaseException as error:  # noqa: BLE001 - whatever has broken it, its owner hears of it
             self._failure = error
         self._ends = self._is_over = True
