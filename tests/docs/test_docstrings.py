@@ -5,11 +5,13 @@ Public names need no import.
 """
 
 import ast
+import asyncio  # noqa: TID251  # as those who come through a portal do
 import importlib
 import importlib.util
 import inspect
 import re
 import textwrap
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,54 @@ PROGRAMS = {
         async with open_host(model=MODEL, plugins=[plugin]):
             pass
     """,
+    "creche.portal.Portal.open": """
+        async def main():
+            question = "What is in this folder?"
+            async with open_portal() as portal, portal.open(open_host(model=MODEL)) as host:
+                EXAMPLE
+            assert reply.text == "It is fine."
+
+
+        asyncio.run(main())
+    """,
+    "creche.portal.Portal.run": """
+        async def main():
+            async with open_portal() as portal, portal.open(open_host(model=MODEL)) as host:
+                async with portal.open(host.open_agent(AgentSpec("agent"))) as agent:
+                    EXAMPLE
+            assert reply.text == "It is fine."
+
+
+        asyncio.run(main())
+    """,
+    "creche.portal.Portal.stream": """
+        async def main():
+            async with open_portal() as portal, portal.open(open_host(model=MODEL)) as host:
+                async with portal.open(host.open_agent(AgentSpec("agent"))) as agent:
+                    EXAMPLE
+
+
+        asyncio.run(main())
+    """,
+    "creche.portal.open_portal": """
+        model = MODEL
+        EXAMPLE
+
+
+        async def main():
+            async with lifespan(None) as state:
+                assert isinstance(state["host"], Host)
+
+
+        asyncio.run(main())
+    """,
+    "creche.portal.run_sync": """
+        import creche
+
+        model = MODEL
+        EXAMPLE
+        assert reply.text == "It is fine."
+    """,
     "creche.subagents.spawn": """
         results = {}
         async with open_host(model=MODEL) as host, host.open_agent(AgentSpec("lead")) as lead:
@@ -87,6 +137,7 @@ PRINTED = {
     "creche.host.Host.open_agent": "It is fine.\n",
     "creche.host.open_host": "It is fine.\n",
     "creche.models.adapters.LocalModel": "...Paris...\n",
+    "creche.portal.Portal.stream": "It is fine.Usage(requests=1, ...)\n",
 }
 """What they print; ``...`` stands for anything."""
 
@@ -125,7 +176,8 @@ def names():
     """Return what examples need not import."""
     public = {name: getattr(importlib.import_module(path.rpartition(".")[0]), name) for name, path in HOMES.items()}
     model = public["FunctionModel"](lambda request: [public["say"]("It is ", "fine.")])
-    return public | {"MODEL": model, "Path": Path, "trio": trio}
+    modules = {"asyncio": asyncio, "trio": trio, "asynccontextmanager": asynccontextmanager, "Path": Path}
+    return public | modules | {"MODEL": model}
 
 
 @pytest.mark.parametrize(
