@@ -223,4 +223,4 @@ def test_every_command_that_help_gives_as_an_example_is_one():
         for name, *words in commands("\n".join(re.findall(r"^    (.*)", text, re.MULTILINE))):
             if name == "creche":
                 app.parse_args(words, exit_on_error=False, print_error=False)
-    assert len(shown) == 2
+    assert len(shown) == 3
