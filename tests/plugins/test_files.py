@@ -275,6 +275,17 @@ def test_caches_and_version_control_are_left_out_unless_asked_for(workspace, fol
     assert list_entries(workspace, ".venv") == '".venv/x" file 4 bytes 1 lines'
 
 
+def test_a_virtual_environment_is_left_out_whatever_its_name_is(workspace, folder):
+    """Rule: it is known by its pyvenv.cfg. A flat list shows it, and whoever names it sees what is in it."""
+    write(
+        folder, {"env/pyvenv.cfg": "", "env/lib/x": "TODO", "a/env/pyvenv.cfg": "", "a/env/x": "TODO", "lib/x": "TODO"}
+    )
+    assert list_entries(workspace) == '"a" dir\n"lib" dir\n"lib/x" file 4 bytes 1 lines'
+    assert grep_lines(workspace, "TODO") == '"lib/x":1: TODO'
+    assert list_entries(workspace, recursive=False) == '"a" dir\n"env" dir\n"lib" dir'
+    assert grep_lines(workspace, "TODO", "env") == '"env/lib/x":1: TODO'
+
+
 def test_a_file_is_listed_alone(workspace, folder):
     write(folder, {"a/b": "", "a/c": ""})
     os.mkfifo(folder / "pipe")

@@ -27,7 +27,7 @@ def find_files(workspace: Workspace, pattern: str, path: str = ".", *, limit: in
     Args:
       workspace: The folder everything is relative to.
       pattern: A glob (see `_glob`); one with a slash is about the path from the folder that is looked in.
-      path: The folder to look in, with the folders inside but not caches and version control.
+      path: The folder to look in, with the folders inside but not caches, virtual environments and version control.
       limit: Paths on the page.
       after: The last path of the page before.
 

@@ -34,7 +34,7 @@ def list_entries(
     Args:
       workspace: The folder everything is relative to.
       path: A folder; anything else is listed alone.
-      recursive: List the folders inside as well, without caches and version control.
+      recursive: List the folders inside as well, without caches, virtual environments and version control.
       limit: Entries on the page.
       after: The last path of the page before.
 

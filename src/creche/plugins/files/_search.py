@@ -67,7 +67,8 @@ def grep_lines(
     Args:
       workspace: The folder everything is relative to.
       pattern: A regular expression of Python's `re`, searched in each line by itself.
-      path: A folder, searched with the folders inside but not caches and version control; or one file.
+      path: A folder, searched with the folders inside but not caches, virtual environments and version control; or one
+        file.
       glob: Search only files whose path fits (see `_glob`).
       ignore_case: Take upper and lower case for the same.
       limit: Matching lines on the page.

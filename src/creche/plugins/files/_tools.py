@@ -109,7 +109,8 @@ def _list(workspace: Workspace) -> Tool:
         One line an entry: the path as a JSON string, then `file N bytes N lines`, `file N bytes binary`, `dir`,
         `symlink`, `other` (a FIFO, socket or device), or `unreadable` and why. A last line in brackets says how many
         more there are. A recursive list leaves out folders named .cache, .git, .hg, .hypothesis, .mypy_cache, .nox,
-        .pytest_cache, .ruff_cache, .svn, .tox, .venv, __pycache__ and node_modules, and does not follow symlinks.
+        .pytest_cache, .ruff_cache, .svn, .tox, .venv, __pycache__ and node_modules, and those with a pyvenv.cfg in
+        them, and does not follow symlinks.
 
         Args:
           path: The folder, relative to the working folder.

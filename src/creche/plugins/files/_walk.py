@@ -5,7 +5,7 @@ order of a walk that sorts each folder by name, so a folder is two steps: ``a``,
 it, and the steps of one folder are sorted together. A page begins anywhere in that order without a walk through what
 comes before, and only the folders above the current path are in memory.
 
-Rule 2: symlinks are shown, never followed. Version control and caches are neither shown nor entered.
+Rule 2: symlinks are shown, never followed. Version control, caches and virtual environments are neither shown nor entered.
 
 Rule 3: what vanishes during the walk is not there; a folder that cannot be read is found as ``a/`` with its trouble.
 """
@@ -36,6 +36,9 @@ SKIPPED = frozenset(
     }
 )
 """Names of folders a recursive walk leaves out. The folder it starts in may be one of them."""
+
+ENVIRONMENT = "pyvenv.cfg"
+"""What is in a virtual environment of Python, whatever its name (PEP 405); a recursive walk leaves these out as well."""
 
 
 @frozen
@@ -100,7 +103,7 @@ def _steps(prefix: str, real: str, *, recursive: bool, since: str) -> list[tuple
             inside = f"{path}/"
             is_folder = _is_folder(entry)
             enter = recursive and is_folder
-            if enter and entry.name in SKIPPED:
+            if enter and (entry.name in SKIPPED or os.path.lexists(os.path.join(entry.path, ENVIRONMENT))):
                 continue
             if path >= since:
                 steps.append((path, entry.path, is_folder))
