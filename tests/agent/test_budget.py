@@ -103,6 +103,14 @@ def test_a_name_is_a_segment_of_a_path(name):
     assert caught.value.problems == (("name", sentence),)
 
 
+@pytest.mark.parametrize("cwd", [".", "", "work/here"])
+def test_a_working_directory_is_an_absolute_path(cwd):
+    with pytest.raises(ConfigError) as caught:
+        AgentSpec("lead", cwd=cwd)
+    sentence = f"{cwd!r} is no absolute path, and would be another folder after os.chdir; give os.path.abspath({cwd!r})"
+    assert caught.value.problems == (("cwd", sentence),)
+
+
 def test_a_spec_takes_any_iterable_and_keeps_tuples():
     @tool
     async def look() -> str:

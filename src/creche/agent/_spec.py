@@ -1,5 +1,6 @@
 """What an agent is made from, and what it answers."""
 
+import os
 from collections.abc import Iterable
 from typing import Literal
 
@@ -21,6 +22,14 @@ def _check_name(instance: object, _attribute: object, name: str) -> None:
     if not name or "/" in name or "*" in name or name != name.strip():
         problem = f"{name!r} cannot be a name: it is a segment of paths, so no '/', no '*', no blank ends"
         raise ConfigError([("name", problem)])
+
+
+def _check_cwd(_instance: object, _attribute: object, cwd: str | None) -> None:
+    if cwd is not None and not os.path.isabs(cwd):
+        problem = (
+            f"{cwd!r} is no absolute path, and would be another folder after os.chdir; give os.path.abspath({cwd!r})"
+        )
+        raise ConfigError([("cwd", problem)])
 
 
 def _check_model(_instance: object, _attribute: object, model: Model | str | None) -> None:
@@ -49,8 +58,8 @@ class AgentSpec:
     """How tools are shown to the model; the chain decides if absent."""
     budget: Budget | None = attrs.field(default=None, kw_only=True)
     """Limits of the agent and everything below it."""
-    cwd: str | None = attrs.field(default=None, kw_only=True)
-    """Its working directory, an absolute path, for tools and for the variable ``cwd``."""
+    cwd: str | None = attrs.field(default=None, validator=_check_cwd, kw_only=True)
+    """Its working directory, an absolute path, for tools and for the variable ``cwd``; the parent's if absent."""
     options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
     """Effort, longest answer, temperature and the like."""
 
