@@ -410,5 +410,5 @@ async def test_what_a_fork_may_not_call_its_child_under_a_preset_may_not_call_ei
         result = await fork(lead, "Go.", deny=["wipe"])
         assert result.text == (
             "Error: agent 'lead/fork-1/spawn-1' could call 'wipe' under preset 'any', which 'lead/fork-1' cannot; "
-            "add them to the preset's grants= or leave them out"
+            "add them to grants= of preset 'any', or leave them out of it"
         )

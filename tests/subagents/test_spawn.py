@@ -289,7 +289,7 @@ async def test_a_preset_that_shows_more_than_the_parent_sees_is_refused_before_a
             await spawn(lead, "A task.", name="child", preset="more")
         assert str(caught.value) == (
             "agent 'lead/child' could call 'read', 'write' under preset 'more', which 'lead' cannot; "
-            "add them to the preset's grants= or leave them out"
+            "add them to grants= of preset 'more', or leave them out of it"
         )
         assert ([agent.path for agent in checked.agents], len(lead.session)) == (["lead"], 0)
 

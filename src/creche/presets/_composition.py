@@ -143,7 +143,7 @@ def _grants(header: SessionHeader, parent: Agent, standing: Standing, registry: 
     if refused:
         raise AuthorityError(
             f"agent {header.path!r} could call {', '.join(map(repr, refused))} under preset {standing.preset.name!r}, "
-            f"which {parent.path!r} cannot; add them to the preset's grants= or leave them out"
+            f"which {parent.path!r} cannot; add them to grants= of preset {standing.preset.name!r}, or leave them out of it"
         )
     return tuple(more)
 
