@@ -66,6 +66,10 @@ def one():
     return CODE
 
 
+def orphans():
+    return [COMPANY, Preset("orphan", extends="nobody")]
+
+
 def with_code():
     return open_host(model=ScriptedModel({}), plugins=[code_mode()], presets=[CODE])
 
@@ -159,6 +163,9 @@ def process(folder, tmp_path):
     return run
 
 
+ALONE = (
+    "creche: what the plugins of a host bring is not shown with a preset alone; name the function that opens the host\n"
+)
 CRECHE = (sys.executable, "-W", "error", "-m", "creche", "prompt")
 
 
@@ -257,7 +264,7 @@ def test_what_needs_an_agent_is_told_to_fail_without_one(creche):
     code, told, problem = creche("--preset", "team:NEEDS")
     assert code == 0
     assert "What is wrong:\n- section 'who' of 'preset needs' at scope 'preset needs' raised" in told
-    assert problem == "the module is imported\ncreche: give --agent NAME for what needs an agent\n"
+    assert problem == f"the module is imported\ncreche: give --agent NAME for what needs an agent\n{ALONE}"
 
 
 def test_and_is_rendered_with_one(report, folder):
@@ -279,6 +286,19 @@ def test_a_host_without_a_model_can_have_an_agent_all_the_same(report):
 
 
 # ---------------------------------------------------------------- ways to show it
+
+
+@pytest.mark.parametrize("way", [[], ["--text"]])
+@pytest.mark.parametrize("name", ["team:PRESETS:reviewer", "team:COMPANY", "team:BY_ROLE:company"])
+def test_presets_alone_are_told_to_lack_what_a_host_brings(creche, name, way):
+    code, _, problem = creche("--preset", name, *way)
+    assert (code, problem) == (0, f"the module is imported\n{ALONE}")
+
+
+@pytest.mark.parametrize("arguments", [["team:HOST:reviewer"], ["team:HOST"], ["team:PRESETS:reviewer", "--json"]])
+def test_a_host_lacks_nothing_and_json_stands_for_itself(creche, arguments):
+    code, _, problem = creche("--preset", *arguments)
+    assert (code, problem) == (0, "the module is imported\n")
 
 
 def test_the_text_alone_is_what_would_be_sent(creche, report):
@@ -315,7 +335,7 @@ def test_an_output_that_cannot_say_everything_is_given_what_it_can(process, fold
         "from creche import Preset\nP = Preset('p', persona='Caf\\u00e9')\n", encoding="utf-8"
     )
     code, told, problem = process(*CRECHE, "--preset", "more:P", PYTHONIOENCODING="ascii")
-    assert (code, problem) == (0, "")
+    assert (code, problem) == (0, ALONE)
     assert "  | Caf\\xe9\n" in told
 
 
@@ -374,8 +394,13 @@ def test_an_output_that_cannot_say_everything_is_given_what_it_can(process, fold
         (["--preset", "team:no_host"], 2, "what --preset names opens 5, and not a host"),
         (
             ["--preset", "team:REVIEWER"],
-            1,
-            "presets.reviewer.extends: there is no preset 'company'; there are: reviewer",
+            2,
+            "preset 'reviewer' extends 'company', which is not in team:REVIEWER; name a list that has both, as in team:PRESETS:reviewer",
+        ),
+        (
+            ["--preset", "team:orphans:orphan"],
+            2,
+            "preset 'orphan' extends 'nobody', which is not in team:orphans; name a list that has both",
         ),
         (
             ["--preset", "team:BROKEN"],

@@ -37,6 +37,8 @@ class Named:
     """A host that is not open yet, or something that takes its place."""
     preset: str | None = attrs.field(kw_only=True)
     """Name of the preset that is meant; ``None`` is the host's global layer."""
+    alone: bool = attrs.field(default=False, kw_only=True)
+    """Whether presets were named, and no host: then what its plugins bring is not there."""
 
 
 def find_named(text: str) -> Named:
@@ -58,7 +60,9 @@ def find_named(text: str) -> Named:
         if inspect.iscoroutine(found):
             found.close()  # else Python complains of it too, later and elsewhere
         raise WrongUsage(f"{module_name}:{name} is no {KINDS}, but of type {type(found).__name__}")
-    return Named(open_host(model=ScriptedModel({}), presets=presets), preset=_choose(presets, wanted, text))
+    chosen = _choose(presets, wanted, text)
+    _check_bases(presets, f"{module_name}:{name}", module)
+    return Named(open_host(model=ScriptedModel({}), presets=presets), preset=chosen, alone=True)
 
 
 def _split(text: str) -> tuple[str, str, str | None]:
@@ -134,6 +138,22 @@ def _choose(presets: list[Preset], wanted: str | None, text: str) -> str:
     if wanted not in names:
         raise WrongUsage(f"{text.rpartition(':')[0]} has no preset {wanted!r}; it has: {', '.join(names)}")
     return wanted
+
+
+def _check_bases(presets: list[Preset], which: str, module: ModuleType) -> None:
+    names = {preset.name for preset in presets}
+    for preset in presets:
+        if preset.extends is not None and preset.extends not in names:
+            wanted = {preset.name, preset.extends}
+            fitting = [each for each, value in vars(module).items() if wanted <= _names_in(value)]
+            example = f", as in {module.__name__}:{fitting[0]}:{preset.name}" if fitting else ""
+            raise WrongUsage(
+                f"preset {preset.name!r} extends {preset.extends!r}, which is not in {which}; name a list that has both{example}"
+            )
+
+
+def _names_in(value: object) -> set[str]:
+    return {preset.name for preset in _as_presets(value) or ()}
 
 
 def said(error: BaseException) -> str:

@@ -63,8 +63,8 @@ def prompt(
 
     Args:
       preset: MODULE:NAME, found as `python -m MODULE` would find it: a Preset, a list of them, what open_host() gives, or
-        a function that returns one of these. MODULE:NAME:PRESET says which preset of several, or of a host. The module
-        runs when it is imported.
+        a function that returns one of these. MODULE:NAME:PRESET says which preset of several, or of a host. What the
+        plugins of a host bring is shown only if the host is named. The module runs when it is imported.
       agent: Name of an agent to open there, so that what needs one is shown too. Without it, --preset shows what the
         preset or host says for itself.
       folder: Working directory of the agent.
@@ -84,7 +84,7 @@ def prompt(
         return complain(str(wrong), USAGE)
     except (UserCodeFailed, CrecheError, InternalError) as error:
         return complain(" ".join(str(error).split()), FAILED)
-    return _show(report, as_json=as_json, as_text=as_text)
+    return _show(report, alone=whom.named.alone, as_json=as_json, as_text=as_text)
 
 
 def _find(preset: str | None, agent: str | None, folder: str, powers: Powers) -> _Whom:
@@ -143,15 +143,20 @@ async def _explain_in(host: Host, whom: _Whom) -> PromptReport:
         return await explain_prompt(host.registry, AssembleContext.of(opened))
 
 
-def _show(report: PromptReport, *, as_json: bool, as_text: bool) -> int:
+ALONE = "what the plugins of a host bring is not shown with a preset alone; name the function that opens the host"
+
+
+def _show(report: PromptReport, *, alone: bool, as_json: bool, as_text: bool) -> int:
     hint = "" if report.agent is not None or not report.problems else "give --agent NAME for what needs an agent"
     if as_json:
         return tell(json.dumps(report_as_json(report)) + "\n")
     if as_text:
         if report.text is None:
             return complain("; ".join(["there is no prompt", *report.problems, *([hint] if hint else [])]), FAILED)
-        return tell(f"{report.text}\n")
-    code = tell(render_report(report, width=shutil.get_terminal_size().columns))
-    if hint and not code:
-        write_line(f"creche: {hint}")
+        code, hint = tell(f"{report.text}\n"), ""
+    else:
+        code = tell(render_report(report, width=shutil.get_terminal_size().columns))
+    for line in (hint, ALONE if alone else ""):
+        if line and not code:
+            write_line(f"creche: {line}")
     return code
