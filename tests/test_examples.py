@@ -44,6 +44,21 @@ def test_the_pieces_of_a_chapter_are_its_example(example):
     assert filled_lines("".join(pieces)) == filled_lines(example.read_text("utf-8"))
 
 
+def test_the_tutorial_says_how_long_it_takes():
+    """Rule: 200 words a minute, code too, and half a minute for what is installed or run; chapters 1 to 4 are under 15 minutes."""
+    start = DOCS / "tutorial" / "index.md"
+    said = re.findall(r"^\|.*\| (\d+) \|$", start.read_text("utf-8"), re.MULTILINE)
+    counted = [minutes(start) + 0.5, *map(minutes, CHAPTERS)]
+    assert [round(each) for each in counted] == [int(number) for number in said]
+    assert sum(counted[:-1]) < 15
+
+
+def minutes(page):
+    words = re.sub(r"<!--.*?-->", "", page.read_text("utf-8"), flags=re.DOTALL).split()
+    runs = [each for each in read_blocks(page) if each.language == "console" and "not run" not in each.needs]
+    return len([word for word in words if re.search(r"\w", word)]) / 200 + len(runs) / 2
+
+
 def filled_lines(text):
     return [line for line in text.splitlines() if line]
 
