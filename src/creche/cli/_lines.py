@@ -21,13 +21,13 @@ from creche.session import AssistantSaid
 
 from ._approver import Keyboard
 from ._console import Console
-from ._ending import FAILED, USAGE, WrongUsage, complain, unread
+from ._ending import FAILED, WrongUsage, complain, unread
 from ._inspect import agents_text, help_text, prompt_text
 from ._lead import LEAD, Job, open_lead, speak
 from ._outcome import End, account, end_of
 from ._output import run_attended
 from ._progress import Progress
-from ._signals import code_and_word, ended_as_interrupted
+from ._stopped import Stopped, run_until_stopped
 from ._team import Team
 from ._text import printable
 from ._typed import Command, Message, Name, read_line
@@ -39,17 +39,12 @@ def chat_in_lines(job: Job, *, as_json: bool) -> int:
     progress = Progress(None if as_json else console.line, speaker=LEAD)
     chat = _Chat(console, progress, as_json=as_json)
     note = ""
-    with ended_as_interrupted() as signals:
-        try:
-            run_attended(console, partial(chat.run, job))
-        except KeyboardInterrupt:
-            chat.code, note = code_and_word(signals[0] if signals else None)
+    ended = run_until_stopped(partial(run_attended, console, partial(chat.run, job)))
+    if isinstance(ended, Stopped):
+        chat.code, note = ended.code, ended.sentence
+        if ended.by_signal:
             chat.end_turn(End("cancelled", error=note, code=chat.code))
             console.drain()
-        except WrongUsage as wrong:
-            chat.code, note = USAGE, str(wrong)
-        except (CrecheError, InternalError) as error:
-            chat.code, note = FAILED, str(error)
     if console.error is not None:
         chat.code, note = FAILED, unread(console.error)
     if as_json and not note:
