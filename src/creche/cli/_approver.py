@@ -92,12 +92,10 @@ class Terminal:
 
     Args:
       answers: Whom to ask.
-      memory: Where it is kept what is allowed for the project.
     """
 
-    def __init__(self, answers: Answers, *, memory: str) -> None:
+    def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._memory = memory
         self._turn = trio.StrictFIFOLock()
         self._has_ended = False
         self._in_project: set[tuple[str, str]] = set()
@@ -124,7 +122,6 @@ class Terminal:
             answer = await self._decide()
             if answer == Allow("project"):
                 self._in_project.add(about)
-                self._answers.line(f"    kept in {self._memory}")
             return answer
 
     async def _decide(self) -> Allow | Refuse | None:
