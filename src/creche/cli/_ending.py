@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from typing import TextIO, cast
 
+from ._text import printable
+
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
@@ -53,11 +55,11 @@ def complain(sentence: str, code: int) -> int:
 
 
 def write_line(line: str) -> None:
-    """Write a line to stderr."""
+    """Write a line to stderr, without what a terminal would obey."""
     stream = cast("TextIO | None", sys.stderr)
     if stream is not None:
         try:
-            stream.write(f"{line}\n")
+            stream.write(f"{printable(line)}\n")
             stream.flush()
         except OSError:  # there is nowhere left to say so
             with suppress(OSError):

@@ -79,7 +79,7 @@ class _Chat:
                 speak(host, lead, self, lambda: self._progress.line(LEAD, "begins the answer anew"))
             stdin = _Stdin()
             if stdin.is_terminal and not self._as_json:
-                self._note("creche: each line is a turn, /help says what else can be typed, Ctrl-D leaves")
+                self._console.line("creche: each line is a turn, /help says what else can be typed, Ctrl-D leaves")
             while (line := await stdin.line()) is not None:
                 if not await self._take(line, lead):
                     break
@@ -108,13 +108,13 @@ class _Chat:
             case "quit":
                 return False
             case "help":
-                self._note(help_text())
+                self._console.line(help_text())
             case "agents":
-                self._note(agents_text(self._team, time.monotonic()))
+                self._console.line(agents_text(self._team, time.monotonic()))
             case "prompt":
-                self._note(await prompt_text(lead))
+                self._console.line(await prompt_text(lead))
             case "cancel":
-                self._note("nothing runs that could be cancelled")
+                self._console.line("nothing runs that could be cancelled")
         return True
 
     async def _ask(self, text: str, lead: Agent) -> None:
@@ -135,15 +135,12 @@ class _Chat:
             whole = attrs.evolve(end, answer=end.answer or turn.answer)
             self._console.say(json.dumps(whole.told(turn.usage, self._progress.location)) + "\n")
         elif end.code in (0, FAILED) and (note := end.error or end.note):
-            self._note(f"creche: {note}")
+            self._console.line(f"creche: {note}")
 
     def complain(self, sentence: str) -> None:
         """Say what was not done; the exit code says it as well."""
-        self._note(f"creche: {sentence}")
+        self._console.line(f"creche: {sentence}")
         self.code = self.code or FAILED
-
-    def _note(self, text: str) -> None:
-        self._console.line(printable(text))
 
     # ---------------------------------------------------------------- the answer, without what a terminal would obey
 
