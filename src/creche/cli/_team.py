@@ -45,8 +45,6 @@ class Team:
     """The agents of a tree, kept up to date with what listeners hear."""
 
     def __init__(self) -> None:
-        self.version = 0
-        """Grows with everything that changes a row."""
         self._states: dict[str, AgentState] = {}
         self._sessions: dict[str, AgentState] = {}
         self._usage = NO_USAGE
@@ -106,7 +104,6 @@ class Team:
         return state
 
     def _changed(self, state: AgentState) -> None:
-        self.version += 1
         state.row = None
         if state.parent is not None:
             state.parent.row = None  # which may wait for it
