@@ -8,7 +8,7 @@ Rule 2: a parameter is what the calls of its function give; so a function that p
 Rule 3: a variable is what is assigned or appended to it, a constant of a module what it is defined as.
 Rule 4: a call of a function of ours is what it returns or yields.
 Rule 5: what came from elsewhere (an attribute, the text of another exception) is a place to fill, and a template of nothing
-else is no sentence.
+else is no sentence. A site that has none is told in `Reader.unread`: no site is left out in silence.
 """
 
 import ast
@@ -37,7 +37,8 @@ PLACE = re.compile(r"\{[^{}]*\}")
 COMMAND = "creche: "
 """What the command line begins a sentence with."""
 
-MAKERS = {
+MAKERS: dict[str, tuple[int | str, str]] = {
+    "ProgramEnd": ("message", "the end of a program"),
     "complain": (0, "the command line"),
     "failure": (1, "the result of a call"),
     "model_error": (1, "ModelError"),
@@ -46,7 +47,7 @@ MAKERS = {
     "status": (1, "answer of the mock provider"),
     "write": (0, "the command line"),
 }
-"""What makes a failure besides classes of exceptions: which argument is the sentence, and how it is met."""
+"""What makes a failure besides classes of exceptions: which argument is the sentence, by position or name, and how it is met."""
 SHOWN_AS = {
     "MismatchError": "InvalidArgumentsError",
     "NoPlaceError": "ModelError",
@@ -65,7 +66,7 @@ NOT_MET = {
     "_RefusedError": "read by the adapter",
     "cli/_survey.py": "the demo reads what our own tools write",
     "codemode/_bubblewrap/_child.py:ValueError": "becomes the end of a program",
-    "codemode/_bubblewrap/_program.py": "becomes the end of a program",
+    "codemode/_bubblewrap/_program.py:ValueError": "becomes the end of a program",
     "models/adapters/_local_reader.py:ValueError": "told inside of a `ModelError`",
     "models/adapters/_reading.py:TypeError": "told inside of a `ModelError`",
     "models/adapters/_wire.py": "told inside of a `ModelError`",
@@ -105,6 +106,9 @@ class Reader:
             if isinstance(value, type) and issubclass(value, BaseException)
         }
         self.left_out: set[str] = set()
+        """Keys of `NOT_MET` that were used."""
+        self.unread: set[str] = set()
+        """Sites whose sentence was not found: file, how it is met, and what is given for it."""
         self.functions: dict[str, list[tuple[Module, Function]]] = {}
         self._constants: dict[str, list[ast.expr]] = {}
         self._calls: dict[str, list[tuple[Module, ast.Call]]] = {}
@@ -147,14 +151,17 @@ class Reader:
                 yield from self._at(module, call, argument(call, 0, "message"), name)
         for name, (position, raised) in MAKERS.items():
             for module, call in self._calls.get(name, ()):
-                yield from self._at(module, call, argument(call, position, ""), raised)
+                yield from self._at(module, call, argument(call, *_place_of(position)), raised)
 
     def _at(self, module: Module, call: ast.Call, sentence: ast.expr | None, raised: str) -> Iterator[Message]:
-        for text, origin, line in self._resolve(module, sentence) if sentence is not None else ():
-            if not re.search("[A-Za-z]{2}", PLACE.sub("", text.removeprefix(COMMAND))) or text[0] in ";.,":
-                continue  # nothing, or the end of another sentence
-            if name_of(call.func) == "write" and not text.startswith(COMMAND):
-                continue
+        if sentence is None:
+            return
+        templates = [each for each in self._resolve(module, sentence) if _is_sentence(each[0])]
+        if name_of(call.func) == "write":  # of any stream
+            templates = [each for each in templates if each[0].startswith(COMMAND)]
+        elif not templates:
+            self.unread.add(f"{module.file}: {raised}({ast.unparse(sentence)})")
+        for text, origin, line in templates:
             left_out = {raised, origin.file, f"{origin.file}:{raised}"} & NOT_MET.keys()
             self.left_out |= left_out
             if not left_out:
@@ -273,6 +280,17 @@ class Reader:
                 found |= {each for value in given_back(function) for each in self._resolve(other, value)}
                 del self._inside[function]
         return found
+
+
+def _place_of(argument: int | str) -> tuple[int, str]:
+    """Return position and name of the argument of a maker; a large one if it is given by name alone."""
+    return (10_000, argument) if isinstance(argument, str) else (argument, "")
+
+
+def _is_sentence(text: str) -> bool:
+    """Tell whether a text is one, and not nothing, or the end of another sentence."""
+    said = PLACE.sub("", text.removeprefix(COMMAND))
+    return re.search("[A-Za-z]{2}", said) is not None and text[0] not in ";.,"
 
 
 def _parts(node: ast.expr) -> list[ast.expr] | None:

@@ -76,18 +76,23 @@ def test_on_one_screen_a_line_does_not_join_the_answer_and_nothing_is_obeyed(str
     streams(terminal, os.dup(terminal))
     console = Console()
     console.say("Half")
-    console.line("told")
+    console.line("told\x1b[2J\nand \u202emore")
     console.say("whole\n")
     with console.asking() as ask:
         ask("asked")
     console.say("\x1b[2J\u202ethe end\r\n")
     console.drain()
-    expected = b"Half\r\ntold\r\nwhole\r\nasked\r\n [2Jthe end\r\n"
+    expected = b"Half\r\ntold [2J\r\nand more\r\nwhole\r\nasked\r\n [2Jthe end\r\n"
     shown = b""
     while len(shown) < len(expected):
         shown += os.read(screen, 1000)
     assert shown == expected
     os.close(screen)
+
+
+def test_nothing_in_a_complaint_is_obeyed_by_a_terminal(capsys):
+    assert complain("the provider said \x1b]0;mine\x07\u202e", 1) == 1
+    assert capsys.readouterr().err == "creche: the provider said  ]0;mine \n"
 
 
 async def test_a_stdout_that_takes_nothing_ends_the_work_and_stderr_goes_on(streams, tmp_path):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from creche.cli import _app
+from creche.errors import InternalError, StoreError
 from creche.session import load_sessions
 from creche.testing import check_log
 
@@ -95,9 +97,38 @@ def test_a_bad_folder_is_one_sentence_and_exit_code_2(name: str, problem: str, f
         pytest.skip("no process can be given such an argument")
     done = creche("demo", folder / name, state=tmp_path / "state")
     assert done.returncode == 2
-    assert done.stderr == f"creche: cannot survey {str(folder / name)!r}: {problem}\n"
+    assert done.stderr == f"creche: cannot work in {str(folder / name)!r}: {problem}\n"
     assert done.stdout == ""
     assert not (tmp_path / "state").exists()
+
+
+def test_a_working_directory_that_is_gone_is_one_sentence_and_exit_code_2(folder: Path, tmp_path: Path) -> None:
+    script = (
+        "import os, shutil, sys; shutil.rmtree(os.getcwd()); sys.argv[1:] = ['demo'];"
+        "import creche.cli; creche.cli.main()"
+    )
+    env = {**os.environ, "CRECHE_STATE": os.fspath(tmp_path / "state")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False, env=env, cwd=folder
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "creche: cannot work in '.': No such file or directory\n"
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), InternalError("a bug")])
+def test_what_fails_below_is_one_sentence_and_exit_code_1(
+    error: Exception,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def fail(*_arguments: object) -> str:
+        raise error
+
+    monkeypatch.setattr(_app, "survey", fail)
+    assert _app.demo(os.fspath(folder), log=os.fspath(tmp_path / "log")) == 1
+    assert capfd.readouterr() == ("", f"creche: {error}. nothing was logged\n")
 
 
 def test_without_a_stdout_nothing_is_begun(folder: Path, tmp_path: Path) -> None:

@@ -140,6 +140,18 @@ async def test_what_the_project_allows_is_not_asked_again(command, folder, tmp_p
     }
 
 
+async def test_what_cannot_be_kept_is_not_said_to_be(command, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "approvals").symlink_to("/proc/none")  # where nobody can make a folder
+    async with open_mock_provider([COMMAND, say("Done.")]) as mock:
+        started = command("Run.", "--shell", "--model", "mock", "--base-url", mock.openai_url)
+        code, shown = await on_terminal(started, [b"p\n"])
+    assert code == 0, shown
+    assert "remember_approvals" in shown
+    assert "No such file or directory" in shown
+    assert "kept in" not in shown
+
+
 async def test_what_the_project_allows_meanwhile_is_not_asked_of_another_agent(command):
     """Rule: of two that wait for the terminal at once, the answer to the first may be that to the second."""
     both = [call("subagent", description="make", prompt="Make it.") for _ in range(2)]

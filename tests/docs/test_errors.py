@@ -82,6 +82,54 @@ def test_everything_that_is_raised_is_read():
     assert raised - READER.errors.keys() - MAKERS.keys() - READER.functions.keys() == NOT_READ.keys()
 
 
+UNREAD = {
+    "cli/_app.py: the command line(f'{ended.sentence}. {progress.where}')": "of the error that ended it",
+    "cli/_app.py: the command line(str(wrong))": "of a `WrongUsage`",
+    "cli/_chat.py: the command line(str(wrong))": "of a `WrongUsage`",
+    "cli/_editor.py: RuntimeError(str(context['message']))": "of asyncio",
+    "cli/_lines.py: the command line(str(wrong))": "of a `WrongUsage`",
+    "cli/_options.py: PermissionError(errno.EACCES)": "of the system, told in 'cannot keep a log'",
+    "cli/_prompt.py: WrongUsage(str(error))": "of a `NotRegisteredError`",
+    "cli/_prompt.py: the command line(' '.join(str(error).split()))": "of the error that ended it",
+    "cli/_prompt.py: the command line(str(wrong))": "of a `WrongUsage`",
+    "cli/_run.py: the command line(str(wrong))": "of a `WrongUsage`",
+    "codemode/_bubblewrap/_child.py: KeyError(str(error))": "of the `AttributeError` for the same name",
+    "codemode/_bubblewrap/_child.py: ToolCallError(reply['error'])": "of the result of a call",
+    "codemode/_bubblewrap/_program.py: the end of a program(clean_text(message)[:_LONGEST_MESSAGE])": (
+        "of Python in the sandbox; of ours are 'is nested more than' and 'is no JSON'"
+    ),
+    "codemode/_bubblewrap/_serve.py: the end of a program(str(error))": "of a `PluginError`",
+    "codemode/_monty/_serve.py: _NotStartedError(_killed("
+    "'the process that ends the others is gone; serve the runtime again'))": "carries the end of a program, read there",
+    "codemode/_monty/_serve.py: _NotStartedError(_killed(f'no process could be started: {error}'))": (
+        "carries the end of a program, read there"
+    ),
+    "codemode/_run_code.py: ToolFailed(outcome.reason)": "of the result of a call",
+    "codemode/_run_code.py: ToolFailed(reason)": "of an `AgentError`",
+    "codemode/_run_code.py: ToolFailed(str(error))": "of a `StoreError`",
+    "models/_items.py: ModelError(self.message)": "of the user: `fail(message)`",
+    "models/adapters/_local_reader.py: ModelError(f'{text}{hint}')": "of llama.cpp",
+    "scope/_dispatch.py: ModelError(owner.name)": "a line of a logger",
+    "session/_codec.py: CorruptLogError('; '.join([f\"{path.lstrip('.') or 'the line'}: {what}\" "
+    "for what, _, path in problems]))": "of the errors that cattrs collects",
+    "session/_codec.py: CorruptLogError(str(_WrongValueError('an object', found)))": "of a `_WrongValueError`",
+    "session/_jsonl.py: FileNotFoundError(errno.ENOENT)": "of ours, in place of what the system says in a `StoreError`; the page names it by hand",
+    "subagents/_settlement.py: ModelError(path)": "a line of a logger",
+    "testing/_check_code_runtime.py: AssertionError(str(_first(wrong)))": "of a suite for tests",
+    "testing/_code_bench.py: ToolError(str(arguments.get('text', 'no such luck')))": "of a program of a suite for tests",
+    "tools/_body.py: the result of a call(str(refused))": "of a `_Refused`",
+    "tools/_pipeline.py: the result of a call(accepted.feedback)": "of the user: `Block(feedback)`",
+    "tools/_pipeline.py: the result of a call(decision.reason)": "of the user: `Deny(reason)`",
+    "tools/_schema.py: TypeError(str(error))": "of an `_UnsupportedError`",
+    "tools/_strict.py: RefusedError(sentence)": "of what the parameter is called with, in a table of jobs",
+}
+"""Sites whose sentence is not found where they are, and whose it is."""
+
+
+def test_no_site_is_left_out_in_silence():
+    assert READER.unread == UNREAD.keys()
+
+
 # ---------------------------------------------------------------- the reader of sentences
 
 
@@ -128,6 +176,14 @@ def test_a_sentence_is_found_from_where_it_is_written(source, template, tmp_path
 )
 def test_what_comes_from_elsewhere_is_no_sentence(source, tmp_path):
     assert sentences(tmp_path, source) == []
+
+
+def test_a_site_without_a_sentence_is_told(tmp_path):
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "_agent.py").write_text("raise ValueError(error.args[0])\nraise KeyError('a text')", "utf-8")
+    reader = Reader(tmp_path)
+    assert [message.template for message in reader.messages()] == ["a text"]
+    assert reader.unread == {"agent/_agent.py: ValueError(error.args[0])"}
 
 
 PAGE_OF_TWO = """# Errors

@@ -27,7 +27,7 @@ def section(name, text="text", order=200):
 
 
 def rules(report):
-    return [(each.rule, each.kind, each.name) for each in report.findings]
+    return [(each.check, each.kind, each.name) for each in report.findings]
 
 
 async def test_what_an_agent_or_preset_registers_for_everybody(registry, scopes, explain):

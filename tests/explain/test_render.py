@@ -402,7 +402,7 @@ async def test_a_report_as_json(full, explain, scopes):
     assert report["findings"] == snapshot(
         [
             {
-                "rule": "persona-order",
+                "check": "persona-order",
                 "kind": "Section",
                 "name": "persona",
                 "owner": "host",

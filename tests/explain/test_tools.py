@@ -169,7 +169,7 @@ async def test_what_another_provider_offers_and_what_it_only_knows(pens, scopes,
     pens.team.add(offering("search", known=["fetch"]))
     report = await explain(scopes.ada)
     assert states(report) == [("search", "direct"), ("fetch", "known")]
-    assert report.tool("fetch").note == "its provider knows the name and does not offer it"
+    assert report.tool("fetch").note == "its tool provider knows the name and does not offer it"
     assert {each.place for each in report.tools} == {Place("team", scope=scopes.team)}
 
 

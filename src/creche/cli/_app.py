@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,19 +9,19 @@ from typing import Annotated
 import cyclopts
 
 from creche.agent import Agent
-from creche.errors import CrecheError
 from creche.host import Host
 from creche.session import JsonlStore
 
 from ._chat import EPILOGUE as CHAT_EPILOGUE, chat
 from ._demo import survey
-from ._ending import FAILED, USAGE, check_stdout, complain, problem_with, tell, unread
+from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, tell, unread
+from ._folder import check_folder
 from ._output import open_output, run_attended
 from ._progress import Progress
 from ._prompt import EPILOGUE as PROMPT_EPILOGUE, prompt
 from ._run import EPILOGUE as RUN_EPILOGUE, run
-from ._signals import code_and_word, ended_as_interrupted
 from ._state import sessions_folder
+from ._stopped import Stopped, run_until_stopped
 
 app = cyclopts.App(
     name="creche",
@@ -55,9 +54,10 @@ def demo(
       log: Folder for the log; the user's state folder if absent.
       as_json: Write the summary and the place of the log as one JSON object, and no progress.
     """
-    problem = problem_with(folder)
-    if problem is not None:
-        return complain(f"cannot survey {folder!r}: {problem}", USAGE)
+    try:
+        folder = check_folder(folder)
+    except WrongUsage as wrong:
+        return complain(str(wrong), USAGE)
     if (code := check_stdout()) is not None:
         return code
     output = None if as_json else open_output()
@@ -69,19 +69,12 @@ def demo(
         if output is not None:
             output.follow(host.registrar)
 
-    summary, failure, code = None, "", FAILED
-    with ended_as_interrupted() as signals:
-        try:
-            summary = run_attended(output, partial(survey, os.path.abspath(folder), store, watch))
-        except KeyboardInterrupt:
-            code, word = code_and_word(signals[0] if signals else None)
-            failure = f"{word}; every agent was stopped"
-        except CrecheError as error:
-            failure = str(error)
-    if summary is None:
-        if output is not None and output.error is not None:
-            failure = unread(output.error)
-        return complain(f"{failure}. {progress.where}", code)
-    if as_json:
-        return tell(json.dumps({"summary": summary, "log": progress.location}) + "\n")
-    return tell(f"\n{summary}\n\nlog: {progress.location}\n")
+    ended = run_until_stopped(partial(run_attended, output, partial(survey, folder, store, watch)))
+    if isinstance(ended, Stopped) and ended.by_signal:
+        return complain(f"{ended.sentence}; every agent was stopped. {progress.where}", ended.code)
+    if output is not None and output.error is not None:
+        return complain(f"{unread(output.error)}. {progress.where}", FAILED)
+    if isinstance(ended, Stopped):
+        return complain(f"{ended.sentence}. {progress.where}", ended.code)
+    told = {"summary": ended, "log": progress.location}
+    return tell(f"{json.dumps(told)}\n" if as_json else f"\n{ended}\n\nlog: {progress.location}\n")

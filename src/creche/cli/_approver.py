@@ -41,7 +41,7 @@ class Answers(Protocol):
     """Somebody who can be asked."""
 
     def line(self, line: str, /) -> None:
-        """Show a line."""
+        """Show a line, without what a terminal would obey."""
         ...
 
     async def answer(self, question: str, /) -> str | None:
@@ -92,12 +92,10 @@ class Terminal:
 
     Args:
       answers: Whom to ask.
-      memory: Where it is kept what is allowed for the project.
     """
 
-    def __init__(self, answers: Answers, *, memory: str) -> None:
+    def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._memory = memory
         self._turn = trio.StrictFIFOLock()
         self._has_ended = False
         self._in_project: set[tuple[str, str]] = set()
@@ -119,12 +117,11 @@ class Terminal:
             self._answers.line(f"{who} asks to call {request.tool}: {request.reason}")
             said = request.arguments.get("description")
             for text in (request.subject, f"({said})" if isinstance(said, str) else ""):
-                for line in _printable(text).splitlines():
+                for line in _shortened(text).split("\n") if text else ():
                     self._answers.line(f"    {line}")
             answer = await self._decide()
             if answer == Allow("project"):
                 self._in_project.add(about)
-                self._answers.line(f"    kept in {self._memory}")
             return answer
 
     async def _decide(self) -> Allow | Refuse | None:
@@ -140,8 +137,7 @@ class Terminal:
         return None
 
 
-def _printable(text: str) -> str:
+def _shortened(text: str) -> str:
     half = WIDEST // 2
     left_out = f"\n... {len(text) - WIDEST:,} characters ...\n"
-    shown = text if len(text) <= WIDEST else f"{text[:half]}{left_out}{text[-half:]}"
-    return "".join([char if char.isprintable() or char == "\n" else " " for char in shown])
+    return text if len(text) <= WIDEST else f"{text[:half]}{left_out}{text[-half:]}"

@@ -7,16 +7,14 @@ from typing import Annotated
 import trio
 from cyclopts import Parameter
 
-from creche.errors import CrecheError, InternalError
-
 from ._console import Console
-from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain
+from ._ending import USAGE, WrongUsage, check_stdout, complain
 from ._lead import Job, open_lead
 from ._options import USUAL, Options
 from ._outcome import account
 from ._progress import Progress
-from ._signals import code_and_word, ended_as_interrupted
 from ._state import history_file
+from ._stopped import Stopped, run_until_stopped
 
 EPILOGUE = """
 Examples:
@@ -68,18 +66,12 @@ def _has_terminal() -> bool:
 
 def _chat_on_terminal(job: Job) -> int:
     progress = Progress(None)
-    note = ""
-    with ended_as_interrupted() as signals:
-        try:
-            code = trio.run(_converse, job, progress)
-        except KeyboardInterrupt:
-            code, note = code_and_word(signals[0] if signals else None)
-        except (CrecheError, InternalError) as error:
-            code, note = FAILED, str(error)
-        console = Console()
-        console.line(f"creche: {note}. {account(progress)}" if note else f"creche: {account(progress)}")
-        console.drain()
-    return code
+    ended = run_until_stopped(lambda: trio.run(_converse, job, progress))
+    note = f"{ended.sentence}. " if isinstance(ended, Stopped) else ""
+    console = Console()
+    console.line(f"creche: {note}{account(progress)}")
+    console.drain()
+    return ended.code if isinstance(ended, Stopped) else ended
 
 
 async def _converse(job: Job, progress: Progress) -> int:

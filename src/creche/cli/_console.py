@@ -59,11 +59,11 @@ class Console:
             self.say("\n")
 
     def line(self, line: str) -> None:
-        """Write a line about the answer."""
+        """Write a line about the answer, or several, without what a terminal would obey."""
         if self._is_one_screen:
             self.end_line()
         if self._err is not None:
-            self._put(self._err, f"{line}\n")
+            self._put(self._err, f"{printable(line)}\n")
 
     @contextmanager
     def asking(self) -> Iterator[Callable[[str], None]]:

@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from typing import TextIO, cast
 
+from ._text import printable
+
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
@@ -53,37 +55,12 @@ def complain(sentence: str, code: int) -> int:
 
 
 def write_line(line: str) -> None:
-    """Write a line to stderr."""
+    """Write a line to stderr, without what a terminal would obey."""
     stream = cast("TextIO | None", sys.stderr)
     if stream is not None:
         try:
-            stream.write(f"{line}\n")
+            stream.write(f"{printable(line)}\n")
             stream.flush()
         except OSError:  # there is nowhere left to say so
             with suppress(OSError):
                 _throw_away(stream)
-
-
-def problem_with(folder: str) -> str | None:
-    """Return why a folder cannot be read."""
-    try:
-        os.scandir(folder).close()
-    except OSError as error:
-        return error.strerror
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def check_folder(folder: str) -> str:
-    """Return the absolute path of a folder that can be worked in.
-
-    Raises:
-      WrongUsage: It cannot be read.
-    """
-    if problem := problem_with(folder):
-        raise WrongUsage(f"cannot work in {folder!r}: {problem}")
-    try:
-        return os.path.abspath(folder)
-    except OSError as error:  # the working directory is gone
-        raise WrongUsage(f"cannot work in {folder!r}: {error.strerror}") from None

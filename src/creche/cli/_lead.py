@@ -1,6 +1,5 @@
 """The lead that works on a task: what it is, and how its answer is heard."""
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,8 +112,7 @@ async def open_lead(job: Job, progress: Progress, answers: Answers | None = None
     """
     plugins = plugins_for(job.folder, job.powers)
     if job.powers.shell and answers is not None and not job.powers.yes:
-        file = approvals_file(job.folder)
-        plugins += [remember_approvals(file), Terminal(answers, memory=os.fspath(file)).plugin]
+        plugins += [remember_approvals(approvals_file(job.folder)), Terminal(answers).plugin]
     if job.choice.fallbacks:
         plugins.append(fallback(*job.choice.fallbacks))
     spec = AgentSpec(LEAD, cwd=job.folder, options=job.options, budget=Budget(requests=job.requests))

@@ -21,13 +21,13 @@ from creche.session import AssistantSaid
 
 from ._approver import Keyboard
 from ._console import Console
-from ._ending import FAILED, USAGE, WrongUsage, complain, unread
+from ._ending import FAILED, WrongUsage, complain, unread
 from ._inspect import agents_text, help_text, prompt_text
 from ._lead import LEAD, Job, open_lead, speak
 from ._outcome import End, account, end_of
 from ._output import run_attended
 from ._progress import Progress
-from ._signals import code_and_word, ended_as_interrupted
+from ._stopped import Stopped, run_until_stopped
 from ._team import Team
 from ._text import printable
 from ._typed import Command, Message, Name, read_line
@@ -39,17 +39,12 @@ def chat_in_lines(job: Job, *, as_json: bool) -> int:
     progress = Progress(None if as_json else console.line, speaker=LEAD)
     chat = _Chat(console, progress, as_json=as_json)
     note = ""
-    with ended_as_interrupted() as signals:
-        try:
-            run_attended(console, partial(chat.run, job))
-        except KeyboardInterrupt:
-            chat.code, note = code_and_word(signals[0] if signals else None)
+    ended = run_until_stopped(partial(run_attended, console, partial(chat.run, job)))
+    if isinstance(ended, Stopped):
+        chat.code, note = ended.code, ended.sentence
+        if ended.by_signal:
             chat.end_turn(End("cancelled", error=note, code=chat.code))
             console.drain()
-        except WrongUsage as wrong:
-            chat.code, note = USAGE, str(wrong)
-        except (CrecheError, InternalError) as error:
-            chat.code, note = FAILED, str(error)
     if console.error is not None:
         chat.code, note = FAILED, unread(console.error)
     if as_json and not note:
@@ -84,7 +79,7 @@ class _Chat:
                 speak(host, lead, self, lambda: self._progress.line(LEAD, "begins the answer anew"))
             stdin = _Stdin()
             if stdin.is_terminal and not self._as_json:
-                self._note("creche: each line is a turn, /help says what else can be typed, Ctrl-D leaves")
+                self._console.line("creche: each line is a turn, /help says what else can be typed, Ctrl-D leaves")
             while (line := await stdin.line()) is not None:
                 if not await self._take(line, lead):
                     break
@@ -113,13 +108,13 @@ class _Chat:
             case "quit":
                 return False
             case "help":
-                self._note(help_text())
+                self._console.line(help_text())
             case "agents":
-                self._note(agents_text(self._team, time.monotonic()))
+                self._console.line(agents_text(self._team, time.monotonic()))
             case "prompt":
-                self._note(await prompt_text(lead))
+                self._console.line(await prompt_text(lead))
             case "cancel":
-                self._note("nothing runs that could be cancelled")
+                self._console.line("nothing runs that could be cancelled")
         return True
 
     async def _ask(self, text: str, lead: Agent) -> None:
@@ -140,15 +135,12 @@ class _Chat:
             whole = attrs.evolve(end, answer=end.answer or turn.answer)
             self._console.say(json.dumps(whole.told(turn.usage, self._progress.location)) + "\n")
         elif end.code in (0, FAILED) and (note := end.error or end.note):
-            self._note(f"creche: {note}")
+            self._console.line(f"creche: {note}")
 
     def complain(self, sentence: str) -> None:
         """Say what was not done; the exit code says it as well."""
-        self._note(f"creche: {sentence}")
+        self._console.line(f"creche: {sentence}")
         self.code = self.code or FAILED
-
-    def _note(self, text: str) -> None:
-        self._console.line(printable(text))
 
     # ---------------------------------------------------------------- the answer, without what a terminal would obey
 

@@ -15,7 +15,8 @@ from cyclopts import Parameter
 from creche.models import ModelOptions
 
 from ._choice import choose_models
-from ._ending import WrongUsage, check_folder
+from ._ending import WrongUsage
+from ._folder import check_folder
 from ._lead import Job, Powers
 from ._state import approvals_file, sessions_folder
 

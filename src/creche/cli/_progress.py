@@ -30,7 +30,7 @@ from ._text import one_line, short_arguments
 WIDTH = 96
 """Longest line, in characters."""
 WIDTH_OF_FAILURES = 400
-"""Longest line about why there was no answer."""
+"""Longest line about why something failed."""
 
 
 class Progress:
@@ -88,7 +88,10 @@ class Progress:
                 host.registrar.on(
                     LimiterWaited, lambda event: self.line(event.agent_path, "waits for the model's limit")
                 )
-            host.registrar.on(Fault, lambda event: self.line(event.owner, f"failed {event.what}: {event.error!r}"))
+            host.registrar.on(Fault, self._tell_fault)
+
+    def _tell_fault(self, fault: Fault) -> None:
+        self.line(fault.owner, f"failed {fault.what}: {fault.error!r}", width=WIDTH_OF_FAILURES)
 
     def line(self, path: str, text: str, *, width: int = WIDTH) -> None:
         """Tell one thing about an agent."""

@@ -17,7 +17,8 @@ from creche.host import Host, open_host
 from creche.models import ScriptedModel
 from creche.prompt import AssembleContext
 
-from ._ending import FAILED, INTERRUPTED, USAGE, WrongUsage, check_folder, complain, tell, write_line
+from ._ending import FAILED, INTERRUPTED, USAGE, WrongUsage, complain, tell, write_line
+from ._folder import check_folder
 from ._lead import LEAD, PERSONA, Powers, plugins_for
 from ._named import Named, UserCodeFailed, find_named, said
 

@@ -8,15 +8,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from creche.errors import CrecheError, InternalError
-
 from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, tell, unread
 from ._lead import LEAD, Job, work
 from ._options import USUAL, Options
 from ._outcome import End, account, end_of
 from ._output import open_output, run_attended
 from ._progress import Progress
-from ._signals import code_and_word, ended_as_interrupted
+from ._stopped import Stopped, run_until_stopped
 
 EPILOGUE = """
 Examples:
@@ -77,16 +75,8 @@ def _read_task(task: str) -> str:
 def _run_job(job: Job, task: str, *, as_json: bool) -> int:
     output = None if as_json else open_output()
     progress = Progress.beside(output, speaker=LEAD)
-    end = End()
-    with ended_as_interrupted() as signals:
-        try:
-            end = end_of(run_attended(output, partial(work, job, task, progress, output)))
-        except KeyboardInterrupt:
-            stopped = f"; stopped: {', '.join(sorted(progress.stopped))}" if progress.stopped else ""
-            code, word = code_and_word(signals[0] if signals else None)
-            end = End("cancelled", answer=progress.answer, error=f"{word}{stopped}", code=code)
-        except (CrecheError, InternalError) as error:
-            end = End("failed", answer=progress.answer, error=str(error), code=FAILED)
+    ended = run_until_stopped(partial(run_attended, output, partial(work, job, task, progress, output)))
+    end = _end_without_reply(ended, progress) if isinstance(ended, Stopped) else end_of(ended)
     if output is not None and output.error is not None and end.outcome != "cancelled":
         return complain(f"{unread(output.error)}. {account(progress)}", FAILED)
     if output is None:
@@ -97,3 +87,9 @@ def _run_job(job: Job, task: str, *, as_json: bool) -> int:
     if note:
         return complain(f"{note.rstrip('.')}. {account(progress)}", end.code)
     return complain(account(progress), end.code) if output is not None else end.code
+
+
+def _end_without_reply(stopped: Stopped, progress: Progress) -> End:
+    who = f"; stopped: {', '.join(sorted(progress.stopped))}" if stopped.by_signal and progress.stopped else ""
+    outcome = "cancelled" if stopped.by_signal else "failed"
+    return End(outcome, answer=progress.answer, error=f"{stopped.sentence}{who}", code=stopped.code)

@@ -1,4 +1,4 @@
-"""What each agent of a tree does now: a fold of what listeners hear.
+"""What each agent of a tree does now: a projection of what listeners hear.
 
 Rule 1: time comes from outside, in seconds of any clock; nothing here reads one, and nothing waits.
 Rule 2: hearing costs little, however many agents there are: a row is made when it is looked at, and kept until its
@@ -42,11 +42,9 @@ Heard = RecordAppended | LimiterWaited | LimiterAcquired | ToolProgressed
 
 
 class Team:
-    """The agents of a tree, folded from what listeners hear."""
+    """The agents of a tree, kept up to date with what listeners hear."""
 
     def __init__(self) -> None:
-        self.version = 0
-        """Grows with everything that changes a row."""
         self._states: dict[str, AgentState] = {}
         self._sessions: dict[str, AgentState] = {}
         self._usage = NO_USAGE
@@ -106,7 +104,6 @@ class Team:
         return state
 
     def _changed(self, state: AgentState) -> None:
-        self.version += 1
         state.row = None
         if state.parent is not None:
             state.parent.row = None  # which may wait for it

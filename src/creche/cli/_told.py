@@ -7,7 +7,7 @@ LONGEST = 400
 
 
 class Sentences:
-    """A fold of records into sentences, one a failure.
+    """A projection of records into sentences, one a failure.
 
     Args:
       speaker: Path of the agent whose turns are told of.

@@ -65,7 +65,7 @@ def make_run_code(runtime: CodeRuntime, run: RunProgram, *, limits: CodeLimits, 
             raise ToolRetry("the description is empty; say in a few words what the program does")
         seconds = timeouts.usual if timeout is None else timeout
         if not 0 < seconds <= timeouts.longest:
-            raise ToolRetry(f"timeout is {seconds:g}, and it can be from 1 to {timeouts.longest:g} seconds")
+            raise ToolRetry(f"timeout is {seconds:g}, and it can be above 0 and at most {timeouts.longest:g} seconds")
         if len(code) > LONGEST_SOURCE:
             raise ToolRetry(f"the program has {len(code)} characters, and it can have at most {LONGEST_SOURCE}")
         context.progress(description)

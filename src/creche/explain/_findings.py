@@ -1,6 +1,6 @@
 """What is registered at the global layer, where everybody is told it, and looks like one agent's.
 
-Four rules, each of them certain enough to be told; none of them is an error. Of one entry the first that holds is told.
+Four checks, each of them certain enough to be told; none of them is an error. Of one entry the first that holds is told.
 """
 
 from creche.prompt import (
@@ -18,7 +18,7 @@ from creche.prompt import (
 from creche.scope import Derivation, Level, Registration, Registry, place_name
 from creche.tools import Tool
 
-from ._report import Finding, FindingRule
+from ._report import Finding, FindingCheck
 from ._trial import Trial
 
 CURE = "what is for one agent is registered at its scope: in setup=, or with registrar.at(agent.scope)"
@@ -63,11 +63,11 @@ def _is_named_after(name: str, agent: AgentView) -> bool:
     return first not in _FIRST_PARTY and first in (agent.path, agent.path.rpartition("/")[2])
 
 
-def _finding(rule: FindingRule, by: Registration, what: str) -> Finding:
+def _finding(check: FindingCheck, by: Registration, what: str) -> Finding:
     name = "" if by.name is None else str(by.name)
     subject = f"{by.kind.__name__} {name!r}" if name else by.kind.__name__
     return Finding(
-        rule,
+        check,
         kind=by.kind.__name__,
         name=name,
         owner=by.owner.name,

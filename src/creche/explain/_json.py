@@ -83,7 +83,7 @@ def _rule(rule: Rule) -> dict[str, object]:
 
 def _finding(finding: Finding) -> dict[str, object]:
     return {
-        "rule": finding.rule,
+        "check": finding.check,
         "kind": finding.kind,
         "name": finding.name,
         "owner": finding.owner,

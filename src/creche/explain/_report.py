@@ -14,7 +14,7 @@ from ._estimate import estimate_tokens
 
 PieceState = Literal["shown", "empty", "failed", "suppressed", "left-out"]
 ToolState = Literal["direct", "in-programs", "hidden", "known", "left-out"]
-FindingRule = Literal["owned-below", "persona-order", "needs-an-agent", "named-after-agent"]
+FindingCheck = Literal["owned-below", "persona-order", "needs-an-agent", "named-after-agent"]
 
 
 @attrs.frozen
@@ -88,7 +88,7 @@ class VariableReport(Explained):
     value: str | None = attrs.field(kw_only=True)
     """Its value; ``None`` if it has none this time."""
     problem: str = attrs.field(default="", kw_only=True)
-    """Why its provider failed, in the words of the error; ``""`` if it did not."""
+    """Why its source function failed, in the words of the error; ``""`` if it did not."""
 
 
 @attrs.frozen
@@ -114,7 +114,7 @@ class ToolReport(Explained):
 
     state: ToolState = attrs.field(kw_only=True)
     """``direct``: the model calls it. ``in-programs``: programs of the model call it. ``hidden``: a restriction takes it
-    away. ``known``: its provider knows the name and does not offer it. ``left-out``: nothing offers it, or a wrapper took it
+    away. ``known``: its tool provider knows the name and does not offer it. ``left-out``: nothing offers it, or a wrapper took it
     out."""
     schema: ToolSchema | None = attrs.field(default=None, kw_only=True)
     """What the model is told of it, if it calls it itself."""
@@ -133,7 +133,7 @@ class ToolReport(Explained):
 class Finding:
     """A registration at the global layer that looks like one agent's."""
 
-    rule: FindingRule
+    check: FindingCheck
     """``owned-below``: its owner stands at a scope. ``persona-order``: a section at the order of the persona that is not it.
     ``needs-an-agent``: its source function fails where there is no agent. ``named-after-agent``: it has the agent's name."""
     kind: str = attrs.field(kw_only=True)

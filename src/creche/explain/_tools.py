@@ -13,7 +13,7 @@ from ._report import Rule, ToolReport, ToolState, place_of, places_of
 from ._trial import Trial
 
 NOT_OFFERED = "no tool provider offers it"
-KNOWN = "its provider knows the name and does not offer it"
+KNOWN = "its tool provider knows the name and does not offer it"
 
 
 def explain_tools(registry: Registry, scope: ScopeKey | None, trial: Trial) -> tuple[ToolReport, ...]:
@@ -75,7 +75,7 @@ class _View:
                 yield self._report(name, found, state="left-out", note=TAKEN_OUT)
 
     def known(self) -> Iterator[ToolReport]:
-        """Report on names that a provider knows, and nobody offers."""
+        """Report on names that a tool provider knows, and nobody offers."""
         elsewhere = {*self._offered, *self._passages, RUN_CODE}
         for by, given in self._providers:
             for name in given.known_names - elsewhere:

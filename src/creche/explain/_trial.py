@@ -1,8 +1,10 @@
 """An assembly with everything that is wrong with it, where `creche.prompt.assemble` stops at the first.
 
-Rule 1: what an assembly is, `assemble` alone says; nothing of it is worked out a second time. Each effective entry is
-assembled alone, in a registry of its own, which gives its text or the sentence about its failure. Then what all of
-them gave is assembled, as fixed texts, with the wrappers around it.
+Rule 1: what an assembly is, `assemble` alone says, with two exceptions. Each effective entry is assembled alone, in a
+registry of its own, which gives its text or the sentence about its failure. Then what all of them gave is assembled, as
+fixed texts, with the wrappers around it. Worked out here is the order of the pieces if they cannot be assembled
+together, because then `assemble` gives nothing; and which wrappers are for agents elsewhere (``here_only``), because it
+does not say which ones ran.
 Rule 2: so every effective source function is called once, and none that is shadowed or suppressed, as in a step.
 Rule 3: wrappers are given assemblies that a step could give them, and no others: if an entry failed, they are not run.
 """
@@ -134,7 +136,7 @@ def _leave(found: ByName) -> tuple[Evaluated, ...]:
 
 
 def _noting(provider: ToolProvider, given: list[ToolSchemas]) -> Callable[[AssembleContext], ToolSchemas]:
-    """Return what the provider does; what it gives is put into a list, too: an assembly has no known names."""
+    """Return what the tool provider does; what it gives is put into a list, too: an assembly has no known names."""
 
     def provide(context: AssembleContext) -> ToolSchemas:
         given.append(provider.provide(context))

@@ -1,7 +1,8 @@
 """Approvals: a call that waits until somebody allows it.
 
-Rule 1: a request goes up the scope chain of the agent that calls, nearest first, to the approvers one after the
-other, until one decides. When nobody does, nobody is there, and the call is refused.
+Rule 1: a request goes to the approvers on the scope chain of the agent that calls, one after the other, until one
+decides: first those that remember, wherever they are, then those that decide, each group nearest first. When nobody
+does, nobody is there, and the call is refused.
 Rule 2: a request is made once a call and decided once; both are in the agent's log, also when the call is cancelled
 in between. An approval is for the one call, which it does not survive.
 Rule 3: what was allowed for longer is known by tool and subject and stands in the log of the agent it was allowed to, so
@@ -22,7 +23,7 @@ from creche.prompt import AgentView
 from creche.scope import Derivation, Level, Registration, Registry, ScopeKey
 from creche.session import ApprovalDecided, ApprovalRequested, Decision, Lasting, SessionLog
 
-from ._context import CallStep
+from ._context import CallStep, close_with, waiting_for_approval
 from ._stages import Execution, RequestApproval, ToolOutcome, failure
 from ._tool import is_async
 
@@ -106,7 +107,7 @@ def _decides(registration: Registration) -> bool:
 
 
 APPROVERS: Derivation[tuple[Registration, ...]] = Derivation((Approver,), derive=_derive_approvers)
-"""The approvers of a scope, nearest first, each with who registered it."""
+"""The approvers of a scope, each with who registered it: those that remember, then the others, each group nearest first."""
 
 
 async def seek_approval(
@@ -120,25 +121,19 @@ async def seek_approval(
       execution: The call.
       wanted: Why it is asked for.
     """
-    subject = wanted.subject or execution.tool.name
-    request = ApprovalRequest(execution, reason=wanted.reason, subject=subject)
-    decided = _Decided(call_id=execution.context.call_id, tool=request.tool, subject=subject)
+    request = ApprovalRequest(execution, reason=wanted.reason, subject=wanted.subject or execution.tool.name)
+    about = (request.tool, request.subject)
     log = None if execution.agent is None else execution.agent.session
-    if log is not None and (request.tool, subject) in log.allowed:
+    if log is not None and about in log.allowed:
         return None
-    with execution.context._waiting_for_approval():
+    with waiting_for_approval(execution.context):
         if log is None:
-            return await _ask(registry, scope, request, decided)
-        async with _turn(execution.context.step, request.tool, subject):
+            return (await _ask(registry, scope, request)).refusal
+        async with _turn(execution.context.step, *about):
             await trio.lowlevel.checkpoint_if_cancelled()  # a call that was cancelled meanwhile may be over in the log
-            if (request.tool, subject) in log.allowed:
+            if about in log.allowed:
                 return None
-            log.append(ApprovalRequested(decided.call_id, tool=request.tool, subject=subject, reason=wanted.reason))
-            execution.context._open.append(lambda: decided.close(log))
-            try:
-                return await _ask(registry, scope, request, decided)
-            finally:
-                decided.close(log)
+            return await _ask_on_record(registry, scope, request, log)
 
 
 def _turn(step: CallStep | None, tool: str, subject: str) -> trio.StrictFIFOLock:
@@ -147,39 +142,57 @@ def _turn(step: CallStep | None, tool: str, subject: str) -> trio.StrictFIFOLock
     return lock if step is None else step.approvals.setdefault((tool, subject), lock)
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.frozen(kw_only=True)
 class _Decided:
-    """What the log will say of a request, once."""
+    """What became of a request."""
 
-    call_id: str
-    tool: str
-    subject: str
-    decision: Decision = "cancelled"
+    decision: Decision
     lasting: Lasting = "once"
     by: str = ""
     reason: str = ""
-    is_logged: bool = False
+    refusal: ToolOutcome | None = None
+    """The outcome of a call that may not run."""
 
-    def close(self, log: SessionLog) -> None:
-        if not self.is_logged:
-            self.is_logged = True
+
+_CANCELLED = _Decided(decision="cancelled")
+
+
+async def _ask_on_record(
+    registry: Registry, scope: ScopeKey | None, request: ApprovalRequest, log: SessionLog
+) -> ToolOutcome | None:
+    """Ask, with a record before and one after it; return the outcome of a call that may not run."""
+    call_id, tool, subject = request.execution.context.call_id, request.tool, request.subject
+    decided = _CANCELLED
+    is_closed = False
+
+    def close() -> None:
+        """Record what was decided; from outside if the call ends first, and then it is cancelled."""
+        nonlocal is_closed
+        if not is_closed:
+            is_closed = True
             log.append(
                 ApprovalDecided(
-                    self.call_id,
-                    tool=self.tool,
-                    subject=self.subject,
-                    decision=self.decision,
-                    lasting=self.lasting,
-                    by=self.by,
-                    reason=self.reason,
+                    call_id,
+                    tool=tool,
+                    subject=subject,
+                    decision=decided.decision,
+                    lasting=decided.lasting,
+                    by=decided.by,
+                    reason=decided.reason,
                 )
             )
 
+    log.append(ApprovalRequested(call_id, tool=tool, subject=subject, reason=request.reason))
+    close_with(request.execution.context, close)
+    try:
+        decided = await _ask(registry, scope, request)
+    finally:
+        close()
+    return decided.refusal
 
-async def _ask(
-    registry: Registry, scope: ScopeKey | None, request: ApprovalRequest, decided: _Decided
-) -> ToolOutcome | None:
-    """Ask one approver after the other; note what was decided, and return the outcome of a call that may not run."""
+
+async def _ask(registry: Registry, scope: ScopeKey | None, request: ApprovalRequest) -> _Decided:
+    """Ask one approver after the other; return what was decided."""
     name = repr(request.tool)
     for registration in registry.read(APPROVERS, scope):
         approver, by = registration.entry, registration.owner
@@ -190,16 +203,14 @@ async def _ask(
                 raise TypeError(f"an approver returns Allow(), Refuse() or None, not {answer!r}")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - one that fails refuses; its owner hears of it
             registry.report(by, f"answering a request to run tool {name}", error)
-            decided.decision, decided.by, decided.reason = "refused", by.name, "the approver failed"
-            return failure("approval-refused", f"nobody could say whether {name} may be called: {by.name!r} failed")
+            refusal = failure("approval-refused", f"nobody could say whether {name} may be called: {by.name!r} failed")
+            return _Decided(decision="refused", by=by.name, reason="the approver failed", refusal=refusal)
         if isinstance(answer, Allow):
-            decided.decision, decided.by, decided.lasting = "allowed", by.name, answer.lasting
-            return None
+            return _Decided(decision="allowed", by=by.name, lasting=answer.lasting)
         if isinstance(answer, Refuse):
-            decided.decision, decided.by, decided.reason = "refused", by.name, answer.reason
             why = f": {answer.reason}" if answer.reason else ""
             text = f"{by.name!r} refused the call of {name}{why}; do not make it again as it was"
-            return failure("approval-refused", text)
-    decided.decision = "unanswered"
+            refusal = failure("approval-refused", text)
+            return _Decided(decision="refused", by=by.name, reason=answer.reason, refusal=refusal)
     text = f"{name} needs an approval, and nobody is there who could give it; do not call it again, find another way"
-    return failure("approval-unanswered", text)
+    return _Decided(decision="unanswered", refusal=failure("approval-unanswered", text))

@@ -20,7 +20,7 @@ from creche.prompt import AgentView
 from creche.scope import Registry
 from creche.session import ToolCalled, ToolReturned
 
-from ._context import CallStep, ToolContext
+from ._context import CallStep, ToolContext, end_call
 from ._cut import LONGEST_RESULT, fit_result, text_length
 from ._pipeline import execute_call
 from ._stages import ToolOutcome, unfinished
@@ -158,7 +158,7 @@ class _Batch:
         message = ToolMessage(slot.call.id, name=slot.call.name, parts=outcome.parts, is_error=outcome.is_error)
         context = slot.context
         if context is not None:
-            context._close()
+            end_call(context)
             self.concluded = self.concluded or (context.concluded and not outcome.is_error)
         self.agent.session.append(ToolReturned(message, code=outcome.code))
         self.next += 1

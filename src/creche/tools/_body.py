@@ -27,7 +27,7 @@ from creche.errors import (
 from creche.messages import ImagePart, Part, TextPart
 from creche.scope import Owner, Registry, ScopeKey
 
-from ._context import ToolContext, calling
+from ._context import ToolContext, begin_body, body_limit, calling
 from ._result import result_text
 from ._stages import Execution, ToolOutcome, failure, said_until_then
 from ._tool import Tool, ToolThreads
@@ -82,10 +82,9 @@ async def _run_limited(
     if seconds is None:
         return await _run(registry, scope, execution, arguments)
     context = execution.context
-    with context._limit() as limit:
-        context._body_limit = limit  # it starts when the body begins
+    with body_limit(context) as limited:
         outcome = await _run(registry, scope, execution, arguments)
-    return _timed_out(context, seconds) if limit.scope.cancelled_caught else outcome
+    return _timed_out(context, seconds) if limited.cancelled_caught else outcome
 
 
 def _timed_out(context: ToolContext, seconds: float) -> ToolOutcome:
@@ -143,10 +142,7 @@ def _begin(registry: Registry, scope: ScopeKey | None, execution: Execution) -> 
     gone = lost_sight(registry, scope, execution.tool, direct=context.is_direct)
     if gone is not None:
         raise _Refused(gone)
-    context.began = True
-    if context._body_limit is not None:
-        assert execution.tool.timeout is not None, "it is why there is a limit"
-        context._body_limit.start(execution.tool.timeout)
+    begin_body(context, execution.tool.timeout)
 
 
 async def _in_thread(

@@ -140,7 +140,6 @@ class ToolContext:
     _body_limit: TimeLimit | None = attrs.field(default=None, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
     _open: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]], init=False)
-    _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
     _limits: list[TimeLimit] = attrs.field(factory=list[TimeLimit], init=False)
     _gate: Gate | None = attrs.field(default=None, init=False)
 
@@ -215,29 +214,78 @@ class ToolContext:
         finally:
             self._limits.remove(limit)
 
-    @contextmanager
-    def _waiting_for_approval(self) -> Iterator[None]:
-        """Let no time limit run during the block that the call is under."""
-        limits: list[TimeLimit] = []
-        call: ToolContext | None = self
-        while call is not None:
-            limits += call._limits
-            call = call.parent or call.outer
+
+# ---------------------------------------------------------------- what the pipeline keeps of a call, and no body needs
+
+
+@contextmanager
+def body_limit(context: ToolContext) -> Iterator[trio.CancelScope]:
+    """Limit the time of the body in a block, from when `begin_body` says that it begins."""
+    with context._limit() as limit:
+        context._body_limit = limit
+        yield limit.scope
+
+
+def begin_body(context: ToolContext, timeout: float | None) -> None:
+    """Note that the body begins, and with it the time that it may take, if that is limited."""
+    context.began = True
+    if context._body_limit is not None:
+        assert timeout is not None, "it is why there is a limit"
+        context._body_limit.start(timeout)
+
+
+@contextmanager
+def waiting_for_approval(context: ToolContext) -> Iterator[None]:
+    """Let no time limit run during the block that the call is under."""
+    limits: list[TimeLimit] = []
+    call: ToolContext | None = context
+    while call is not None:
+        limits += call._limits
+        call = call.parent or call.outer
+    for limit in limits:
+        limit.pause()
+    try:
+        yield
+    finally:
         for limit in limits:
-            limit.pause()
-        try:
-            yield
-        finally:
-            for limit in limits:
-                limit.resume()
+            limit.resume()
 
-    def _close(self) -> None:
-        """Close what the call has open in the log, the newest first: it is over. Each of these does so once."""
-        self._is_over = True
-        while self._open:
-            self._open.pop()()
 
-    def _drop_deferred(self, count: int) -> None:
-        """Forget the first messages that were deferred, and that the turn was to end."""
-        del self._deferred[:count]
-        self.concluded = False
+def close_with(context: ToolContext, close: Callable[[], None]) -> None:
+    """Have something called when the call is over, which closes what the call has open in the log. It does so once."""
+    context._open.append(close)
+
+
+def end_call(context: ToolContext) -> None:
+    """Close what the call has open in the log, the newest first: it is over."""
+    context._is_over = True
+    while context._open:
+        context._open.pop()()
+
+
+def is_over(context: ToolContext) -> bool:
+    """Return whether the call is over."""
+    return context._is_over
+
+
+def gate_of(context: ToolContext) -> Gate:
+    """Return where the calls that are part of this one wait for their turns."""
+    if context._gate is None:
+        context._gate = Gate()
+    return context._gate
+
+
+def take_in(context: ToolContext, part: ToolContext) -> None:
+    """Let what a call defers that is part of this one stand at this place among what this one defers."""
+    context._deferred.append(part)
+
+
+def count_deferred(context: ToolContext) -> int:
+    """Return how much was deferred until now, for `drop_deferred`."""
+    return len(context._deferred)
+
+
+def drop_deferred(context: ToolContext, count: int) -> None:
+    """Forget what was deferred until it was counted, and that the turn was to end."""
+    del context._deferred[:count]
+    context.concluded = False

@@ -14,9 +14,8 @@ from creche.messages import ImagePart, TextPart, ToolCall, ToolMessage, UserMess
 from creche.prompt import AgentView
 from creche.session import CodeCalled, CodeReturned
 
-from ._context import DEFERRED_SOURCE, CallStep, ToolContext
+from ._context import DEFERRED_SOURCE, CallStep, ToolContext, close_with, end_call, gate_of, is_over, take_in
 from ._cut import cut_parts
-from ._gate import Gate
 from ._pipeline import execute_call
 from ._stages import ToolOutcome, unfinished
 from ._visible import VISIBLE
@@ -57,7 +56,7 @@ def begin_call(context: ToolContext, name: str, arguments: str) -> Awaitable[Too
         raise AgentError(
             f"call {context.call_id!r} is not part of a step of an agent, so no other call can be part of it"
         )
-    if context._is_over:
+    if is_over(context):
         raise AgentError(f"call {context.call_id!r} is over, so no other call can be part of it any more")
     registry = context.registry
 
@@ -65,7 +64,7 @@ def begin_call(context: ToolContext, name: str, arguments: str) -> Awaitable[Too
         tool = registry.read(VISIBLE, agent.scope).tools.get(name)
         return tool is not None and tool.parallel
 
-    gate = context._gate = context._gate or Gate()
+    gate = gate_of(context)
     place = gate.join(overlaps)
     inner = ToolContext(
         agent,
@@ -76,13 +75,13 @@ def begin_call(context: ToolContext, name: str, arguments: str) -> Awaitable[Too
         parent=context,
         step=step,
     )
-    context._deferred.append(inner)
+    take_in(context, inner)
     call = ToolCall(inner.call_id, name=name, arguments=arguments)
 
     async def finish() -> ToolOutcome:
-        with trio.CancelScope() as inner._scope:
+        with trio.CancelScope() as running:
             async with gate.turn(place):
-                outcome = await _run(inner, context, agent, step, call)
+                outcome = await _run(inner, context, agent, step, call, running=running)
             _hand_on(inner, context, outcome)
             return outcome
         return unfinished(inner)  # what it is part of is over
@@ -91,25 +90,31 @@ def begin_call(context: ToolContext, name: str, arguments: str) -> Awaitable[Too
 
 
 async def _run(
-    inner: ToolContext, context: ToolContext, agent: AgentView, step: CallStep, call: ToolCall
+    inner: ToolContext,
+    context: ToolContext,
+    agent: AgentView,
+    step: CallStep,
+    call: ToolCall,
+    *,
+    running: trio.CancelScope,
 ) -> ToolOutcome:
-    if context._is_over:
+    if is_over(context):
         return unfinished(inner)
     outcome: ToolOutcome | None = None
 
     def close() -> None:
         """Record the result; from outside if what it is part of ends first, and then it is cancelled."""
-        if inner._is_over:
+        if is_over(inner):
             return
-        inner._close()
+        end_call(inner)
         known = unfinished(inner) if outcome is None else outcome
         message = ToolMessage(call.id, name=call.name, parts=cut_parts(known.parts), is_error=known.is_error)
         agent.session.append(CodeReturned(message, parent=context.call_id, code=known.code))
-        if outcome is None and inner._scope is not None:
-            inner._scope.cancel()
+        if outcome is None:
+            running.cancel()
 
     agent.session.append(CodeCalled(call.id, parent=context.call_id, name=call.name, arguments=call.arguments))
-    context._open.append(close)
+    close_with(context, close)
     try:
         await step.checkpoint()
         outcome = await execute_call(inner.registry, agent.scope, call, inner)

@@ -26,7 +26,7 @@ from creche.scope import Derivation, Level, Registration, Registry, ScopeKey, pl
 from ._approval import seek_approval
 from ._arguments import parse_arguments
 from ._body import caller_of, cancellation_in, failure_of, run_body, told
-from ._context import ToolContext
+from ._context import ToolContext, count_deferred, drop_deferred
 from ._stages import (
     Block,
     Deny,
@@ -151,10 +151,10 @@ class _Passage:
         context = self.execution.context
         if not wraps(PostExecute):
             return outcome
-        count = len(context._deferred)
+        count = count_deferred(context)
         accepted = await around(PostExecute(self.execution, outcome=outcome), at=scope, innermost=_accept)
         if isinstance(accepted, Block):
-            context._drop_deferred(count)
+            drop_deferred(context, count)
             return failure("blocked", accepted.feedback)
         return accepted
 

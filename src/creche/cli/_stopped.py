@@ -1,0 +1,39 @@
+"""What ends the work of a command besides its result, as a sentence and an exit code."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+
+from creche.errors import CrecheError, InternalError
+
+from ._ending import FAILED, USAGE, WrongUsage
+from ._signals import code_and_word, ended_as_interrupted
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Stopped:
+    """Why there is no result."""
+
+    sentence: str
+    """What is to be said of it, without a full stop."""
+    code: int = attrs.field(kw_only=True)
+    """The exit code."""
+    by_signal: bool = attrs.field(default=False, kw_only=True)
+    """Whether somebody wanted it so: Ctrl-C, SIGTERM, or the end of the terminal."""
+
+
+def run_until_stopped(work: Callable[[], T]) -> T | Stopped:
+    """Do the work of a command; return its result, or what has ended it."""
+    with ended_as_interrupted() as signals:
+        try:
+            return work()
+        except KeyboardInterrupt:
+            code, word = code_and_word(signals[0] if signals else None)
+            return Stopped(word, code=code, by_signal=True)
+        except WrongUsage as wrong:
+            return Stopped(str(wrong), code=USAGE)
+        except (CrecheError, InternalError) as error:
+            return Stopped(str(error), code=FAILED)
