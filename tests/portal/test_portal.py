@@ -147,7 +147,7 @@ def test_what_is_no_function_is_refused_with_what_to_write(under_asyncio):
             with pytest.raises(TypeError) as caught:
                 await portal.run(len, "abc")
             assert str(caught.value) == (
-                "portal.run takes an async function, and len is none; write portal.call(len, ...)"
+                "portal.run takes an async function, and len is none; from asyncio, portal.call takes others"
             )
             assert await portal.call(len, "abc") == 3
 
@@ -365,10 +365,12 @@ def test_a_call_that_comes_while_the_portal_ends_is_told(under_asyncio):
             await asyncio.to_thread(blocked.wait)
             calls = [asyncio.ensure_future(portal.run(double, number)) for number in range(3)]
             await asyncio.sleep(0)  # they are on their way, and trio has not seen them
-            threading.Timer(0, go_on.set).start()
+            portal._thread._begin_end()
+            go_on.set()
         assert await blocking is None
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(result, int | PortalError) for result in results)
+        for call in calls:
+            with pytest.raises(PortalError, match="double did not come to its end, because the portal was closed"):
+                await call
 
     under_asyncio(main)
 
@@ -419,6 +421,25 @@ def test_a_call_that_trio_has_lost_is_told_when_it_ends(under_asyncio, monkeypat
         with pytest.raises(PortalError) as caught:
             await call
         assert str(caught.value) == "double did not come to its end, because the portal was closed"
+
+    under_asyncio(main)
+
+
+def test_a_call_that_comes_just_as_trio_ends_is_told(under_asyncio, monkeypatch):
+    """It was begun too late for those who end, and too early to be refused."""
+    submit = TrioThread.submit
+
+    def submit_late(thread, function, *args):
+        if function.__name__ == "<lambda>":  # a call
+            thread._end_and_join()
+        submit(thread, function, *args)
+
+    async def main():
+        async with open_portal() as portal:
+            await portal.run(double, 1)
+            monkeypatch.setattr(TrioThread, "submit", submit_late)
+            with pytest.raises(PortalError, match="double did not come to its end, because the portal was closed"):
+                await portal.run(double, 1)
 
     under_asyncio(main)
 

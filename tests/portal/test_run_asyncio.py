@@ -158,6 +158,18 @@ def test_what_somebody_cancels_in_asyncio_is_an_error_in_trio(under_asyncio):
     under_asyncio(main)
 
 
+def test_what_is_no_async_function_is_refused_with_what_to_write(under_asyncio):
+    async def main():
+        async with open_portal() as portal:
+            with pytest.raises(TypeError) as caught:
+                await portal.run(portal.run_asyncio, len, "abc")
+            assert str(caught.value) == (
+                "portal.run_asyncio takes an async function, and len is none; from asyncio, portal.call takes others"
+            )
+
+    under_asyncio(main)
+
+
 def test_it_is_for_trio_only(under_asyncio):
     async def main():
         async with open_portal() as portal:

@@ -46,7 +46,14 @@ def in_a_thread(function):
     return asyncio.run(main())
 
 
-everywhere = pytest.mark.parametrize("run", [in_plain_code, in_asyncio, in_a_thread])
+def in_asyncio_in_a_thread(function):
+    async def main():
+        return await asyncio.to_thread(in_asyncio, function)
+
+    return asyncio.run(main())
+
+
+everywhere = pytest.mark.parametrize("run", [in_plain_code, in_asyncio, in_a_thread, in_asyncio_in_a_thread])
 
 
 async def ask(model, question):

@@ -57,8 +57,7 @@ class Call(Generic[T]):
         self.wakeups.tell(self._settle, outcome.Error(self._lost))
 
     def _settle(self, result: outcome.Outcome[T]) -> None:
-        if self.result is None:
-            self.result = result
+        self.result = self.result or result
 
     async def wait(self, *, give_up: Callable[[], object], until: Callable[[], bool] | None = None) -> None:
         """Wait until it has come out, or something else has happened. In asyncio.

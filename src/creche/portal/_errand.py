@@ -44,6 +44,7 @@ class Errand(Generic[T]):
           PortalError: The loop has ended, or somebody has cancelled it there.
           BaseException: What it raises.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         self._tell(self._start)
         try:
             await self._done.wait()
@@ -64,8 +65,7 @@ class Errand(Generic[T]):
         self._finish(outcome.Error(self._gone))
 
     def _finish(self, result: outcome.Outcome[T]) -> None:
-        if self._result is None:
-            self._result = result
+        self._result = self._result or result
         self._done.set()
 
     # ---------------------------------------------------------------- in asyncio
@@ -75,8 +75,8 @@ class Errand(Generic[T]):
         self._task.add_done_callback(self._tell_result)
 
     def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        assert self._task is not None, "it was told to start before"
+        self._task.cancel()
 
     def _tell_result(self, task: "asyncio.Task[T]") -> None:
         result: outcome.Outcome[T] = outcome.Error(self._gone) if task.cancelled() else outcome.capture(task.result)

@@ -65,7 +65,7 @@ class Portal(metaclass=NoPublicConstructor):
                   reply = await portal.run(agent.ask, "What is in this folder?")
         """
         name = _check_function("run", async_fn)
-        call = Call(name, partial(_await, name, async_fn, *args), Wakeups(_running_loop()))
+        call = Call(name, partial(_await, "run", name, async_fn, *args), Wakeups(_running_loop()))
         self._thread.begin(call)
         await call.wait(give_up=partial(self._thread.submit, call.cancel))
         assert isinstance(call.result, outcome.Value), "it has come out, and not as an error"
@@ -173,7 +173,7 @@ class Portal(metaclass=NoPublicConstructor):
         name = _check_function("run_asyncio", async_fn)
         if not trio.lowlevel.in_trio_task():
             raise PortalError(f"run_asyncio() is for functions of trio; here, await {name}() itself")
-        return await Errand(name, partial(async_fn, *args), self._loop).run()
+        return await Errand(name, partial(_await, "run_asyncio", name, async_fn, *args), self._loop).run()
 
 
 @asynccontextmanager
@@ -236,10 +236,12 @@ def _check_function(method: str, function: object) -> str:
     return named.rpartition("<locals>.")[2]
 
 
-async def _await(name: str, async_fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+async def _await(method: str, name: str, async_fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
     answer: object = async_fn(*args)
     if not inspect.isawaitable(answer):
-        raise TypeError(f"portal.run takes an async function, and {name} is none; write portal.call({name}, ...)")
+        raise TypeError(
+            f"portal.{method} takes an async function, and {name} is none; from asyncio, portal.call takes others"
+        )
     value: T = await answer
     return value
 
