@@ -88,6 +88,7 @@ class Console:
 
     # ---------------------------------------------------------------- writing it
 
+    @trio.lowlevel.enable_ki_protection  # else Ctrl-C could end it between two steps of `trio.Event.wait`
     async def run(self) -> None:
         """Write what comes, until `close`."""
         while not self._is_closed or self._waiting:

@@ -117,6 +117,7 @@ class Screen:
 
     # ---------------------------------------------------------------- writing it
 
+    @trio.lowlevel.enable_ki_protection  # else Ctrl-C could end it between two steps of `trio.Event.wait`
     async def run(self) -> None:
         """Write what comes, until `close`."""
         async with trio.open_nursery() as nursery:
