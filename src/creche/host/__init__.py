@@ -2,7 +2,8 @@
 
 from creche._util import publish
 
-from ._host import AgentClosed as AgentClosed, AgentOpened as AgentOpened, Host as Host, open_host as open_host
+from ._host import AgentClosed as AgentClosed, AgentOpened as AgentOpened, Host as Host
+from ._open import open_host as open_host
 
 __all__ = ["AgentClosed", "AgentOpened", "Host", "open_host"]
 
