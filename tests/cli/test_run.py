@@ -244,6 +244,31 @@ async def test_a_signal_ends_every_agent_and_says_which_and_where_the_log_is(num
     assert ends == ["cancelled"] * 3
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+async def test_in_the_background_of_a_script_it_is_ended_by_what_is_not_ctrl_c(command, number, code):
+    """Rule: where SIGINT is ignored, as a shell has it for what runs in its background, it stays so, and the others end it."""
+
+    def ignore():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    script = [[call("list")], [say("So far"), silent()]]
+    async with open_mock_provider(script) as mock:
+        started = command("Go.", "--model", "mock", "--base-url", mock.openai_url, "--json")
+        process = await trio.lowlevel.open_process(
+            **started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=ignore
+        )
+        async with process.stdout, process.stderr:
+            await mock.wait_requests(1)
+            process.send_signal(signal.SIGINT)
+            await mock.wait_requests(2)  # it goes on
+            process.send_signal(number)
+            with trio.fail_after(20):
+                told = json.loads(await read_all(process.stdout))
+                assert await process.wait() == code
+    assert told["outcome"] == "cancelled"
+    assert told["error"].endswith("; stopped: lead")
+
+
 async def test_ctrl_c_ends_it_also_when_nobody_reads(command):
     full = trio.Event()
     flood = [say("x" * 60_000) for _ in range(20)]

@@ -25,14 +25,24 @@ def code_and_word(number: int | None) -> tuple[int, str]:
 def ended_as_interrupted() -> Iterator[list[int]]:
     """Let the signals of `ENDING` end trio as Ctrl-C does, for the length of the block; yield those that came."""
     came: list[int] = []
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
     def interrupt(number: int, _frame: object) -> None:
         came.append(number)
+        if is_ignored:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.raise_signal(signal.SIGINT)  # trio knows how to raise that one where it does no harm
 
     before = {number: signal.signal(number, interrupt) for number in heeded()}
+    if is_ignored:
+        # As a shell has it for what runs in its background. It is kept from us instead: trio would not hear of one that
+        # is ignored, and so not of the others either.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if is_ignored:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
