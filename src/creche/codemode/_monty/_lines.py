@@ -13,6 +13,8 @@ from typing import Final
 
 import attrs
 
+# Groups are not repeated possessively: Python had that wrong before 3.11.5 (gh-106052). Nothing is tried twice all the same,
+# for what is in them differs in its first character.
 _BRACKET, _FIELD, _FORMAT = "(", "{", ":"
 _CODE: Final = re.compile(
     r"""
@@ -22,22 +24,22 @@ _CODE: Final = re.compile(
     | (?P<opening> [(\[{]++ )
     | (?P<closing> [)\]}] )
     | (?P<colon> : )
-    | (?P<other> \\[\s\S]? | (?: \w++ (?!["']) | [^\n\w"'\#\\()\[\]{}:]++ )++ | \w++ )
+    | (?P<other> \\[\s\S]? | (?: \w++ (?!["']) | [^\n\w"'\#\\()\[\]{}:]++ )+ | \w++ )
     """,
     re.VERBOSE,
 )
 _STRINGS: Final = {
-    '"': re.compile(r'(?:[^\\"\n]++|\\[\s\S])*+"'),
-    "'": re.compile(r"(?:[^\\'\n]++|\\[\s\S])*+'"),
-    '"""': re.compile(r'(?:[^\\"]++|\\[\s\S]|"(?!""))*+"""'),
-    "'''": re.compile(r"(?:[^\\']++|\\[\s\S]|'(?!''))*+'''"),
+    '"': re.compile(r'(?:[^\\"\n]++|\\[\s\S])*"'),
+    "'": re.compile(r"(?:[^\\'\n]++|\\[\s\S])*'"),
+    '"""': re.compile(r'(?:[^\\"]++|\\[\s\S]|"(?!""))*"""'),
+    "'''": re.compile(r"(?:[^\\']++|\\[\s\S]|'(?!''))*'''"),
 }
 """What follows on the quotes that open a string, raw or not."""
 _TEXTS: Final = {
-    '"': re.compile(r'(?:[^\\{}"\n]++|\\[^{}]?|\{\{|\})*+("|\{)'),
-    "'": re.compile(r"(?:[^\\{}'\n]++|\\[^{}]?|\{\{|\})*+('|\{)"),
-    '"""': re.compile(r'(?:[^\\{}"]++|\\[^{}]?|\{\{|\}|"(?!""))*+("""|\{)'),
-    "'''": re.compile(r"(?:[^\\{}']++|\\[^{}]?|\{\{|\}|'(?!''))*+('''|\{)"),
+    '"': re.compile(r'(?:[^\\{}"\n]++|\\[^{}]?+|\{\{|\})*("|\{)'),
+    "'": re.compile(r"(?:[^\\{}'\n]++|\\[^{}]?+|\{\{|\})*('|\{)"),
+    '"""': re.compile(r'(?:[^\\{}"]++|\\[^{}]?+|\{\{|\}|"(?!""))*("""|\{)'),
+    "'''": re.compile(r"(?:[^\\{}']++|\\[^{}]?+|\{\{|\}|'(?!''))*('''|\{)"),
     _FORMAT: re.compile(r"[^{}]*+([{}])"),
 }
 """The text of an f-string, or of a format in its braces, until that ends or code begins."""
