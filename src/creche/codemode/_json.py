@@ -28,10 +28,24 @@ def is_readable(text: str) -> bool:
         return False
     if brackets <= DEEPEST:
         return True
-    # It is JSON, so strings are whole: where no quote is escaped, every second part is outside of one.
+    outside = _brackets(text)
+    return outside.count(1) <= MOST_PARTS and _depth(outside) <= DEEPEST
+
+
+def depth_of(text: str) -> int:
+    """Return how many lists and objects are inside each other in a text that is JSON."""
+    return _depth(_brackets(text))
+
+
+def _brackets(text: str) -> bytes:
+    """Return a 1 for each bracket of JSON that opens, and a 0 for each that closes."""
+    # Strings are whole: where no quote is escaped, every second part is outside of one.
     parts = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
-    outside = "".join(parts).encode(errors="replace").translate(_OPENING, _OTHERS)
-    return outside.count(1) <= MOST_PARTS and max(accumulate(map(_STEP.__getitem__, outside)), default=0) <= DEEPEST
+    return "".join(parts).encode(errors="replace").translate(_OPENING, _OTHERS)
+
+
+def _depth(brackets: bytes) -> int:
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
 def without_surrogates(text: str) -> str:

@@ -10,8 +10,7 @@ runtime alike.
 
 import json
 import re
-from collections.abc import Awaitable, Collection
-from typing import cast
+from collections.abc import Awaitable
 
 import attrs
 
@@ -20,7 +19,7 @@ from creche.errors import AgentError, CodeError, StoreError, ToolFailed, ToolRet
 from creche.messages import ImagePart
 from creche.tools import RUN_CODE, Tool, ToolContext, ToolOutcome, begin_call, tool, visible
 
-from ._json import DEEPEST
+from ._json import DEEPEST, depth_of
 from ._runtime import LONGEST_SOURCE, CodeLimits, CodeRuntime, Program, RunProgram
 
 _DESCRIPTION = """Run a Python program that calls tools, and see what it prints and returns.
@@ -156,18 +155,10 @@ def _is_too_deep(text: str) -> bool:
     if text.count("[") + text.count("{") <= DEEPEST:
         return False
     try:
-        level = [json.loads(text)]
+        json.loads(text)
     except (ValueError, RecursionError):
         return True  # a tool may give any text for JSON, and nobody gets to the end of this one
-    for _ in range(DEEPEST):
-        level = [inner for each in level for inner in _inside(each)]
-    return any(isinstance(each, list | dict) for each in level)
-
-
-def _inside(value: object) -> Collection[object]:
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value).values()
-    return cast("list[object]", value) if isinstance(value, list) else ()
+    return depth_of(text) > DEEPEST
 
 
 def _told(printed: str, value: str | None) -> str:
