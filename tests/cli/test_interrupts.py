@@ -11,7 +11,7 @@ from creche.cli._console import Console
 from creche.cli._live import Screen, find_tty
 from creche.cli._output import run_attended
 
-from .window import set_size
+from .window import UNSET, set_size
 
 _wait = trio.lowlevel.wait_task_rescheduled
 
@@ -21,6 +21,8 @@ def output(request, monkeypatch):
     """An output on a pseudo-terminal that nobody reads."""
     ours, theirs = os.openpty()
     set_size(ours, 80, 24)
+    for name in UNSET:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     with open(theirs, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
