@@ -71,17 +71,20 @@ async def test_what_a_cancellation_leaves_is_written_once(streams):
     assert got == b"x" * 100_000
 
 
-def test_on_one_screen_a_line_does_not_join_the_answer_and_nothing_is_obeyed(streams):
+async def test_on_one_screen_a_line_does_not_join_the_answer_and_nothing_is_obeyed(streams, monkeypatch):
     screen, terminal = os.openpty()
     streams(terminal, os.dup(terminal))
+    monkeypatch.setattr(sys, "stdin", sys.stdout)
     console = Console()
     console.say("Half")
     console.line("told\x1b[2J\nand \u202emore")
     console.say("whole\n")
-    with console.asking() as ask:
-        ask("asked")
-    console.say("\x1b[2J\u202ethe end\r\n")
-    console.drain()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(console.run)
+        with console.asking() as ask:
+            await ask("asked")
+        console.say("\x1b[2J\u202ethe end\r\n")
+        console.close()
     expected = b"Half\r\ntold [2J\r\nand more\r\nwhole\r\nasked\r\n [2Jthe end\r\n"
     shown = b""
     while len(shown) < len(expected):

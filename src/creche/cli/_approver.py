@@ -5,18 +5,16 @@ Rule 2: what was typed before a question is no answer to it. The user is asked u
 offered; a terminal that has ended answers nothing more.
 """
 
-import contextlib
 import os
 import sys
-import termios
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import trio
 
 from creche.scope import Plugin
 from creche.tools import Allow, ApprovalRequest, Approver, Refuse
+
+from ._asking import Asking
 
 WIDEST = 2000
 """Characters of a subject that are shown, half of them from its end."""
@@ -32,9 +30,6 @@ _ANSWERS: dict[str, Allow | Refuse] = {
     "n": Refuse(),
     "no": Refuse(),
 }
-
-
-_Write = Callable[[str], None]
 
 
 class Answers(Protocol):
@@ -56,23 +51,18 @@ class Keyboard:
     """Reads answers from stdin.
 
     Args:
-      write: Writes one line.
-      asking: Leaves the terminal to a question for the length of its block, and yields what writes a line of it.
+      output: Where questions are written.
     """
 
-    def __init__(
-        self, write: Callable[[str], None], *, asking: Callable[[], AbstractContextManager[_Write]] | None = None
-    ) -> None:
-        self.line = write
-        self._asking = asking or (lambda: nullcontext(write))
+    def __init__(self, output: Asking) -> None:
+        self.line = output.line
+        self._output = output
         self._has_ended = False
 
     async def answer(self, question: str) -> str | None:
         """Ask, and wait for a line."""
-        with self._asking() as write:
-            with contextlib.suppress(termios.error):  # it has ended, which is seen when it is read
-                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-            write(question)
+        with self._output.asking() as ask:
+            await ask(question)
             return await self._line()
 
     async def _line(self) -> str | None:

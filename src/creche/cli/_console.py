@@ -1,6 +1,6 @@
 """Where the answer and the lines about it go: stdout and stderr, in the order in which they came.
 
-Rule 1: who adds something never waits. One task writes, when there is room, so a slow reader holds up no agent.
+Rule 1: who adds something never waits, unless it is a question. One task writes, when there is room, so a slow reader holds up no agent.
 Rule 2: it is written past the buffers of the two streams, so what is written and what waits is always known, and
 nothing is lost or said twice when everything is cancelled.
 """
@@ -10,18 +10,32 @@ import select
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO, cast
 
+import attrs
 import trio
 
 from creche.scope import Registrar
 
+from ._asking import Ask, forget_what_was_typed
 from ._text import printable
 
 PATIENCE = 0.5
 """Seconds in which what is left is written when everything has ended."""
+
+
+@attrs.define(eq=False)
+class _Piece:
+    """What waits to be written."""
+
+    stream: TextIO
+    """Where."""
+    data: bytearray
+    """The rest of it."""
+    is_question: bool = False
+    """Whether somebody is asked here."""
 
 
 class Console:
@@ -36,8 +50,9 @@ class Console:
         """Cancelled when stdout takes nothing more."""
         self._out: TextIO = sys.stdout
         self._err = cast("TextIO | None", sys.stderr)
-        self._waiting: deque[tuple[TextIO, bytearray]] = deque()
+        self._waiting: deque[_Piece] = deque()
         self._more = trio.Event()
+        self._asking = trio.lowlevel.ParkingLot()
         self._is_closed = False
         self._is_midline = False
         self._is_seen = self._out.isatty()
@@ -60,23 +75,33 @@ class Console:
 
     def line(self, line: str) -> None:
         """Write a line about the answer, or several, without what a terminal would obey."""
-        if self._is_one_screen:
-            self.end_line()
-        if self._err is not None:
-            self._put(self._err, f"{printable(line)}\n")
+        self._put_line(line)
 
     @contextmanager
-    def asking(self) -> Iterator[Callable[[str], None]]:
-        """Yield what writes the lines of a question: as any other line."""
-        yield self.line
+    def asking(self) -> Iterator[Ask]:
+        """Yield what writes the lines of a question: where any other line would be."""
 
-    def _put(self, stream: TextIO, text: str) -> None:
+        async def ask(line: str) -> None:
+            question = self._put_line(line, is_question=True)
+            while question is not None and question.data:
+                await self._asking.park()
+
+        yield ask
+
+    def _put_line(self, line: str, *, is_question: bool = False) -> _Piece | None:
+        if self._is_one_screen:
+            self.end_line()
+        return None if self._err is None else self._put(self._err, f"{printable(line)}\n", is_question=is_question)
+
+    def _put(self, stream: TextIO, text: str, *, is_question: bool = False) -> _Piece:
         data = text.encode(stream.encoding, "backslashreplace")
-        if self._waiting and self._waiting[-1][0] is stream:
-            self._waiting[-1][1].extend(data)
-        else:
-            self._waiting.append((stream, bytearray(data)))
+        last = self._waiting[-1] if self._waiting else None
+        if last is None or last.stream is not stream or last.is_question or is_question:
+            last = _Piece(stream, bytearray(), is_question)
+            self._waiting.append(last)
+        last.data.extend(data)
         self._more.set()
+        return last
 
     def follow(self, _registrar: Registrar) -> None:
         """Show nothing of the agents: lines say what they do."""
@@ -97,13 +122,13 @@ class Console:
                 await self._more.wait()
                 continue
             with suppress(OSError):  # a file has always room, and nobody can wait for that
-                await trio.lowlevel.wait_writable(self._waiting[0][0])
+                await trio.lowlevel.wait_writable(self._waiting[0].stream)
             self._write_some()
 
     def drain(self) -> None:
         """Write what a cancellation has left, as long as somebody reads it. Outside of trio."""
         end = time.monotonic() + PATIENCE
-        while self._waiting and self._has_room(self._waiting[0][0], end - time.monotonic()):
+        while self._waiting and self._has_room(self._waiting[0].stream, end - time.monotonic()):
             self._write_some()
 
     @staticmethod
@@ -116,7 +141,10 @@ class Console:
     @trio.lowlevel.enable_ki_protection
     def _write_some(self) -> None:
         """Write as much as a pipe that has room takes without waiting."""
-        stream, data = self._waiting[0]
+        piece = self._waiting[0]
+        stream, data = piece.stream, piece.data
+        if piece.is_question:
+            forget_what_was_typed()
         try:
             if stream is self._err or self.error is None:
                 del data[: os.write(stream.fileno(), data[: select.PIPE_BUF])]
@@ -129,3 +157,4 @@ class Console:
                 self.unread.cancel()
         if not data:
             self._waiting.popleft()
+            self._asking.unpark_all()

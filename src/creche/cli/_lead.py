@@ -93,7 +93,7 @@ async def work(job: Job, task: str, progress: Progress, output: Output | None) -
       progress: Told what the agents do.
       output: Where the answer is written as it comes; nowhere if absent.
     """
-    answers = None if output is None else Keyboard(output.line, asking=output.asking)
+    answers = None if output is None else Keyboard(output)
     async with open_lead(job, progress, answers) as (host, lead):
         if output is not None:
             output.follow(host.registrar)

@@ -72,7 +72,7 @@ class _Chat:
 
     async def run(self, job: Job) -> None:
         """Take lines until there are no more."""
-        answers = None if self._as_json else Keyboard(self._console.line)
+        answers = None if self._as_json else Keyboard(self._console)
         async with open_lead(job, self._progress, answers) as (host, lead):
             self._team.follow(host.registrar, time.monotonic)
             if not self._as_json:

@@ -10,6 +10,7 @@ from creche._util import open_hidden_nursery
 from creche.errors import CrecheError
 from creche.scope import Registrar
 
+from ._asking import Ask
 from ._console import Console
 from ._live import Screen, find_tty
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class Output(Protocol):
-    """Where a command writes while agents work. Nothing but `run` and `drain` ever waits."""
+    """Where a command writes while agents work. Only `run`, `drain` and who asks ever wait."""
 
     shows_agents: bool
     """Whether it shows what each agent does, so that lines are for the rest."""
@@ -45,7 +46,7 @@ class Output(Protocol):
         """Write a line about the answer."""
         ...
 
-    def asking(self) -> AbstractContextManager[Callable[[str], None]]:
+    def asking(self) -> AbstractContextManager[Ask]:
         """Leave the terminal to a question and its answer for the length of the block; yield what writes its lines."""
         ...
 

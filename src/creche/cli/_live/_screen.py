@@ -1,6 +1,6 @@
 """The terminal while agents work: what is said, once and for good, and below it the tree of agents, drawn anew.
 
-Rule 1: who adds something never waits, and nothing is written more often than ten times a second, by one task.
+Rule 1: who adds something never waits, unless it is a question, and nothing is written more often than ten times a second, by one task.
 Rule 2: whole lines are written once, raw, for the terminal to wrap. The line that is not finished is part of what is
 drawn anew, so nothing has to be known of where the terminal left off.
 Rule 3: between two writes the cursor is visible, at the beginning of what is drawn anew, and no mode is changed. So
@@ -18,6 +18,7 @@ import trio
 
 from creche.scope import Registrar
 
+from .._asking import Ask, forget_what_was_typed
 from .._console import PATIENCE, Console
 from .._team import Team
 from .._text import one_line, printable
@@ -56,6 +57,7 @@ class Screen:
         self._below = Below()
         self._out = bytearray()
         self._urgent = trio.Event()
+        self._asking = trio.lowlevel.ParkingLot()
         self._is_closed = False
         self._has_last = False
 
@@ -92,14 +94,16 @@ class Screen:
         self._lines.append(one_line(line))
 
     @contextmanager
-    def asking(self) -> Iterator[Callable[[str], None]]:
+    def asking(self) -> Iterator[Ask]:
         """Leave the terminal to a question and its answer for the length of the block; yield what writes its lines."""
         question = self._question = self._lines
         self._lines = []
 
-        def ask(line: str) -> None:
+        async def ask(line: str) -> None:
             question.append(one_line(line))
             self._urgent.set()
+            while (question or self._out) and self._error is None:
+                await self._asking.park()
 
         try:
             yield ask
@@ -153,6 +157,8 @@ class Screen:
 
     @trio.lowlevel.enable_ki_protection
     def _write_some(self) -> None:
+        if self._asking:
+            forget_what_was_typed()
         try:
             del self._out[: self._tty.write(self._out)]
         except OSError as error:  # it is gone, and with it everybody who could see anything
@@ -161,6 +167,8 @@ class Screen:
             self._error = error
             if self._elsewhere is None:
                 self.unread.cancel()
+        if not self._out:
+            self._asking.unpark_all()
 
     # ---------------------------------------------------------------- what to write
 
