@@ -227,6 +227,7 @@ class Agent(metaclass=NoPublicConstructor):
                       if isinstance(delta, TextDelta):
                           print(delta.text, end="")
         """
+        check_in_trio(f"agent {self.path!r}", "write async with portal.stream(agent.stream(...))")
         async with Asking(self, message, output) as delivery:
             yield ReplyStream._create(delivery)
 

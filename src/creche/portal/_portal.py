@@ -86,9 +86,12 @@ class Portal(metaclass=NoPublicConstructor):
 
         Raises:
           PortalError: The portal is closed.
+          TypeError: It is async.
           BaseException: What the function raises.
         """
-        _check_function("call", function)
+        name = _check_function("call", function)
+        if inspect.iscoroutinefunction(_inner(function)):
+            raise TypeError(f"portal.call takes a plain function, and {name} is async; use portal.run")
 
         async def called() -> T:
             return function(*args)
@@ -231,9 +234,13 @@ def _check_function(method: str, function: object) -> str:
             name = function.__name__
             raise TypeError(f"portal.{method} takes a function and its arguments: {name}, ... and not {name}(...)")
         raise TypeError(f"portal.{method} takes a function, and {function!r} is none")
-    inner = function.func if isinstance(function, partial) else function
+    inner = _inner(function)
     named: str = getattr(inner, "__qualname__", repr(inner))
     return named.rpartition("<locals>.")[2]
+
+
+def _inner(function: object) -> object:
+    return function.func if isinstance(function, partial) else function
 
 
 async def _await(method: str, name: str, async_fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
