@@ -520,9 +520,14 @@ def test_what_belongs_to_trio_says_so_under_asyncio(under_asyncio):
             with pytest.raises(PortalError) as caught:
                 await host.start_agent(AgentSpec("other"))
             assert str(caught.value) == f"host.start_agent() {sentence} await portal.run(host.start_agent, ...)"
-            for use in (lambda: lead.send("hi"), lead.cancel):
-                with pytest.raises(PortalError, match=r"agent 'lead' belongs to trio, and this is asyncio"):
+            for use, instead in [
+                (lambda: lead.send("hi"), "agent.send, ..."),
+                (lambda: lead.inject("hi"), "agent.send, ..."),
+                (lead.cancel, "agent.cancel"),
+            ]:
+                with pytest.raises(PortalError) as caught:
                     use()
+                assert str(caught.value) == f"agent 'lead' {sentence} await portal.call({instead})"
             with pytest.raises(PortalError) as caught:
                 await lead.ask("hi")
             assert str(caught.value) == f"agent 'lead' {sentence} await portal.run(agent.ask, ...)"

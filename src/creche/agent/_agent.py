@@ -198,6 +198,7 @@ class Agent(metaclass=NoPublicConstructor):
           AgentError: It was asked from within its own turn, or by an agent that it waits for; either would wait
             for itself.
         """
+        check_in_trio(f"agent {self.path!r}", "write await portal.run(agent.ask, ...)")
         async with Asking(self, message, output) as delivery:
             await delivery._wait()
         return delivery.reply_nowait()
