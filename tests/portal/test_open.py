@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 import pytest
 import trio
@@ -52,6 +52,54 @@ def test_it_is_entered_and_left_in_one_task_of_trio(under_asyncio):
         async with open_portal() as portal, portal.open(noted(events)) as value:
             assert (value, events) == ("value", ["in"])
         assert events == ["in", "out"]
+
+    under_asyncio(main)
+
+
+def test_a_plain_context_manager_is_entered_and_left_in_trio(under_asyncio):
+    events = []
+
+    @contextmanager
+    def plainly():
+        task = trio.lowlevel.current_task()
+        events.append("in")
+        try:
+            yield "value"
+        except ValueError as error:
+            events.append(f"out with {error!r}")
+            raise
+        else:
+            events.append("out")
+        finally:
+            assert trio.lowlevel.current_task() is task
+
+    async def main():
+        async with open_portal() as portal:
+            async with portal.open(plainly()) as value:
+                assert (value, events) == ("value", ["in"])
+            with pytest.raises(ValueError, match=r"^mine$"):
+                async with portal.open(plainly()):
+                    raise ValueError("mine")
+        assert events == ["in", "out", "in", "out with ValueError('mine')"]
+
+    under_asyncio(main)
+
+
+def test_what_does_not_open_for_a_block_is_refused_with_what_to_write(under_asyncio):
+    async def main():
+        async with open_portal() as portal:
+            with pytest.raises(TypeError) as caught:
+                async with portal.open(open_host):
+                    pytest.fail("it is open")
+            assert str(caught.value) == (
+                "portal.open takes what opens for a block, as open_host(...) does, and 'open_host' is none; call it"
+            )
+            with pytest.raises(TypeError) as caught:
+                async with portal.stream(4):
+                    pytest.fail("it is open")
+            assert str(caught.value) == (
+                "portal.stream takes what opens for a block, as agent.stream(...) does, and 4 is none"
+            )
 
     under_asyncio(main)
 

@@ -218,6 +218,19 @@ async def test_all_that_is_wrong_with_presets_is_said_at_once():
     assert mounted == [], "nothing is mounted before all of it fits"
 
 
+async def test_a_preset_is_named_and_not_given():
+    """Rule: the sentence says what to write, and does not hide it behind all that the preset is."""
+    team = Preset("team", persona="You bake." * 100)
+    with pytest.raises(TypeError) as caught:
+        Preset("night", extends=team)
+    assert str(caught.value) == "Preset.extends is a text or None, not Preset 'team'"
+    async with open_host(model=FunctionModel(lambda request: [say("ok")]), presets=[team]) as host:
+        with pytest.raises(TypeError) as caught:
+            async with host.open_agent(AgentSpec("lead"), preset=team):
+                raise AssertionError
+        assert str(caught.value) == "preset= takes str, and Preset 'team' is none; give the name of a preset"
+
+
 def test_grants_are_a_list_of_names():
     with pytest.raises(TypeError) as caught:
         Preset("team", grants="read")

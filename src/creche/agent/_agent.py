@@ -199,6 +199,7 @@ class Agent(metaclass=NoPublicConstructor):
           AgentError: It was asked from within its own turn, or by an agent that it waits for; either would wait
             for itself.
         """
+        check_in_trio(f"agent {self.path!r}", "write await portal.run(agent.ask, ...)")
         async with Asking(self, message, output) as delivery:
             await delivery._wait()
         return delivery.reply_nowait()
@@ -228,6 +229,7 @@ class Agent(metaclass=NoPublicConstructor):
                       if isinstance(delta, TextDelta):
                           print(delta.text, end="")
         """
+        check_in_trio(f"agent {self.path!r}", "write async with portal.stream(agent.stream(...))")
         async with Asking(self, message, output) as delivery:
             yield ReplyStream._create(delivery)
 

@@ -1,9 +1,9 @@
 """A context manager of trio around a block of asyncio."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import trio
 
@@ -12,6 +12,8 @@ from ._trio_thread import TrioThread
 from ._wakeups import Wakeups
 
 T = TypeVar("T")
+Manager: TypeAlias = AbstractAsyncContextManager[T] | AbstractContextManager[T]
+"""What opens for a block; most of trio does with ``async with``, and what need not wait, such as `Agent.watch`, with ``with``."""
 
 
 class Stay(Generic[T]):
@@ -30,7 +32,7 @@ class Stay(Generic[T]):
 
     def __init__(
         self,
-        manager: AbstractAsyncContextManager[T],
+        manager: Manager[T],
         meanwhile: Callable[[T], Awaitable[object]],
         wakeups: Wakeups,
     ) -> None:
@@ -44,7 +46,7 @@ class Stay(Generic[T]):
 
     async def hold(self) -> None:
         """Enter, wait, leave. In trio."""
-        async with self._manager as value:
+        async with _entered(self._manager) as value:
             self._wakeups.tell(self._enter, value)
             with self._block:
                 await self._meanwhile(value)
@@ -64,7 +66,7 @@ class Stay(Generic[T]):
 @asynccontextmanager
 async def staying(
     thread: TrioThread,
-    manager: AbstractAsyncContextManager[T],
+    manager: Manager[T],
     meanwhile: Callable[[T], Awaitable[object]],
     wakeups: Wakeups,
 ) -> AsyncIterator[tuple[T, Call[None]]]:
@@ -85,6 +87,33 @@ async def staying(
         left = error
     thread.submit(stay.leave, left)
     await call.wait(give_up=give_up)
+
+
+@asynccontextmanager
+async def _entered(manager: Manager[T]) -> AsyncIterator[T]:
+    if isinstance(manager, AbstractAsyncContextManager):
+        async with manager as value:
+            yield value
+    else:
+        with manager as value:
+            yield value
+
+
+def check_manager(method: str, example: str, manager: object) -> None:
+    """Check that something opens for a block.
+
+    Args:
+      method: The method of the portal that was given it.
+      example: What it takes, such as ``"open_host(...)"``.
+      manager: What it was given.
+
+    Raises:
+      TypeError: It does not.
+    """
+    if not isinstance(manager, (AbstractAsyncContextManager, AbstractContextManager)):
+        name = getattr(manager, "__name__", manager)
+        call = "; call it" if callable(manager) else ""
+        raise TypeError(f"portal.{method} takes what opens for a block, as {example} does, and {name!r} is none{call}")
 
 
 def _name_of(manager: object) -> str:

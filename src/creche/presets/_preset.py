@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import attrs
 
-from creche._util import as_names
+from creche._util import as_names, as_one, is_none_or, is_text
 from creche.agent import Budget, expand_setup
 from creche.errors import ConfigError, NotRegisteredError
 from creche.models import Model
@@ -33,7 +33,7 @@ class Preset:
 
     name: str
     """What agents and other presets call it."""
-    extends: str | None = attrs.field(default=None, kw_only=True)
+    extends: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """The preset it builds on; it is mounted first."""
     setup: tuple[SetupItem, ...] = attrs.field(default=(), converter=_as_setup, kw_only=True)
     """What is registered on the preset's scope: entries, plugins, functions of a registrar."""
@@ -93,7 +93,9 @@ class StandingPresets:
 
         Raises:
           NotRegisteredError: There is none of that name.
+          TypeError: It is something else than a name.
         """
+        as_one(str, name, "preset=", "give the name of a preset")
         standing = self._standing.get(name)
         if standing is None:
             known = ", ".join(sorted(self._standing)) or "(none)"
