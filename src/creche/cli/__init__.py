@@ -1,5 +1,6 @@
 """The ``creche`` command."""
 
+import os
 import sys
 
 from creche._util import publish
@@ -12,6 +13,7 @@ def main() -> None:
     """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 129 hung up, 130 interrupted, 143 terminated."""
     from ._ending import INTERRUPTED, USAGE
 
+    _forget_nonsense()
     try:
         from ._app import app
 
@@ -28,6 +30,17 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("creche: interrupted\n")
         sys.exit(INTERRUPTED)
+
+
+_MOST_DIGITS = 5
+
+
+def _forget_nonsense() -> None:
+    """Forget a size of the terminal that is none: what writes the help takes any digits for a number, and ends with it."""
+    for name in ("COLUMNS", "LINES"):
+        told = os.environ.get(name, "")
+        if not told.isdecimal() or len(told) > _MOST_DIGITS:
+            os.environ.pop(name, None)
 
 
 __all__ = ["main"]
