@@ -1,5 +1,6 @@
 """Presets: compositions that nest, are mounted once, and are refused all problems at once."""
 
+import re
 from contextlib import asynccontextmanager
 
 import attrs
@@ -229,6 +230,20 @@ async def test_a_preset_is_named_and_not_given():
             async with host.open_agent(AgentSpec("lead"), preset=team):
                 raise AssertionError
         assert str(caught.value) == "preset= takes str, and Preset 'team' is none; give the name of a preset"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"name": 5}, "Preset.name is a text, not 5"),
+        ({"extends": 5}, "Preset.extends is a text or None, not 5"),
+        ({"model": 5}, "preset 'a': an adapter or 'provider:model', not 5"),
+        ({"budget": 5}, "Preset.budget is Budget or None, not 5"),
+    ],
+)
+def test_a_preset_is_made_of_what_it_says(options, sentence):
+    with pytest.raises((TypeError, ConfigError), match=f"^{re.escape(sentence)}$"):
+        Preset(**{"name": "a", **options})
 
 
 def test_grants_are_a_list_of_names():

@@ -8,7 +8,7 @@ import trio
 
 from creche.errors import PortalError
 
-from ._fields import shown
+from ._text import shown
 
 T = TypeVar("T")
 

@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import attrs
 
+from ._text import shown
+
 Check = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 BOUND = 2**63
@@ -129,14 +131,3 @@ def _wrong_type(owner: object, field: "attrs.Attribute[Any]", expected: str, val
 
 def _name(owner: object, field: "attrs.Attribute[Any]") -> str:
     return f"{type(owner).__name__}.{field.name}"
-
-
-def shown(value: object) -> str:
-    """Return how a message shows what was given: what has a name in creche by that, for all that it is may be a page."""
-    name = getattr(value, "name", None)
-    if isinstance(name, str) and type(value).__module__.startswith("creche."):
-        return f"{type(value).__name__} {name!r}"
-    try:
-        return f"{value!r:.200}"
-    except ValueError:  # Python does not write out an integer of thousands of digits
-        return "one of thousands of digits"

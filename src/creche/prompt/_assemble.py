@@ -9,10 +9,11 @@ import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 import attrs
 
+from creche._util import is_a, is_bool, is_none_or, is_one_of, is_text, shown
 from creche.errors import PromptError
 from creche.messages import ToolSchema
 from creche.scope import (
@@ -37,6 +38,7 @@ from ._entries import (
     ToolProvider,
     ToolSchemas,
     Variable,
+    check_order,
     check_variable_name,
 )
 
@@ -48,23 +50,25 @@ N = TypeVar("N", bound=NamedEntry)
 class Origin:
     """Where a piece of a prompt comes from."""
 
-    name: str
+    name: str = attrs.field(validator=is_text)
     """Name of the entry."""
-    kind: str = attrs.field(default="section", kw_only=True)
+    kind: str = attrs.field(default="section", kw_only=True, validator=is_one_of("section", "runtime context"))
     """``"section"`` or ``"runtime context"``."""
-    order: float = attrs.field(default=0.0, kw_only=True)
+    order: float = attrs.field(default=0.0, kw_only=True, validator=check_order)
     """Where it stands."""
-    owner: str = attrs.field(default="", kw_only=True)
+    owner: str = attrs.field(default="", kw_only=True, validator=is_text)
     """Who registered it."""
-    scope: ScopeKey | None = attrs.field(default=None, kw_only=True)
+    scope: ScopeKey | None = attrs.field(default=None, kw_only=True, validator=is_none_or(is_a(ScopeKey)))
     """Where it is registered; ``None`` is the global layer."""
-    interpolate: bool = attrs.field(default=True, kw_only=True)
+    interpolate: bool = attrs.field(default=True, kw_only=True, validator=is_bool)
     """Whether variables are put in."""
-    complete: bool = attrs.field(default=False, kw_only=True)
+    complete: bool = attrs.field(default=False, kw_only=True, validator=is_bool)
     """Whether it is the whole prompt."""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name!r} of {self.owner!r} at {place_name(self.scope)}"
+        # Nobody registered what a wrapper has made.
+        whose = f"{self.owner!r} at {place_name(self.scope)}" if self.owner else "a wrapper around prompt/assemble"
+        return f"{self.kind} {self.name!r} of {whose}"
 
 
 @attrs.frozen
@@ -75,6 +79,11 @@ class Piece:
     """Where it comes from."""
     text: str
     """Its text, before variables are put in."""
+
+    def __attrs_post_init__(self) -> None:
+        # Many are made in a step, and a validator for each field takes as long as all the rest of it.
+        if type(self.origin) is not Origin or not isinstance(cast("object", self.text), str):
+            raise TypeError(f"a Piece is an Origin and a text, not {shown(self.origin)} and {shown(self.text)}")
 
     @property
     def name(self) -> str:
@@ -91,12 +100,16 @@ def _as_tools(tools: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
 
 
 def _as_variables(variables: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    if isinstance(variables, MappingProxyType):
-        return variables  # an assembly's own, checked already
+    # One that cannot be changed is taken for an assembly's own, whose names were checked.
+    if isinstance(variables, MappingProxyType) and {*map(type, variables), *map(type, variables.values())} <= _TEXTS:
+        return variables
     for name, value in variables.items():
         check_variable_name(name)
         _check_value(name, value)
     return MappingProxyType(dict(variables))
+
+
+_TEXTS = frozenset([str, type(None)])
 
 
 def _check_value(name: str, value: object) -> None:
@@ -121,6 +134,20 @@ class PromptAssembly:
     """Values of the registered variables; ``None`` is known but without a value this time."""
     suppressed: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     """Names of runtime contexts that a `SuppressRuntimeContext` leaves out."""
+
+    def __attrs_post_init__(self) -> None:
+        # Three of them are made in a step: the sets are made without a step of Python for each piece.
+        if {*map(type, self.sections), *map(type, self.contexts)} - _PIECES or {*map(type, self.tools)} - _SCHEMAS:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        for name, kind in (("sections", Piece), ("contexts", Piece), ("tools", ToolSchema)):
+            for each in getattr(self, name):
+                if type(each) is not kind:
+                    raise TypeError(f"PromptAssembly.{name} holds {shown(each)}; it holds {kind.__name__} values")
+
+
+_PIECES, _SCHEMAS = frozenset([Piece]), frozenset([ToolSchema])
 
 
 @attrs.frozen(eq=False)
@@ -345,12 +372,19 @@ def _gave(label: str, value: object, expected: str) -> PromptError:
     return PromptError(f"{label} gave {_shown(value)}; {expected}")
 
 
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 200
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = 200
+
+    def repr_instance(self, x: object, level: int) -> str:
+        return shown(x)
+
+    def repr_int(self, x: int, level: int) -> str:
+        return shown(x)  # it may be longer than Python writes out
 
 
-def _shown(value: object) -> str:
-    return _SHORT.repr(value)
+_shown = _Short().repr
 
 
 # ---------------------------------------------------------------- the order of tools
