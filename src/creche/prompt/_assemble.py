@@ -100,16 +100,12 @@ def _as_tools(tools: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
 
 
 def _as_variables(variables: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    # One that cannot be changed is taken for an assembly's own, whose names were checked.
-    if isinstance(variables, MappingProxyType) and {*map(type, variables), *map(type, variables.values())} <= _TEXTS:
-        return variables
+    if isinstance(variables, MappingProxyType):
+        return variables  # an assembly's own, whose names were checked already
     for name, value in variables.items():
         check_variable_name(name)
         _check_value(name, value)
     return MappingProxyType(dict(variables))
-
-
-_TEXTS = frozenset([str, type(None)])
 
 
 def _check_value(name: str, value: object) -> None:
@@ -136,18 +132,21 @@ class PromptAssembly:
     """Names of runtime contexts that a `SuppressRuntimeContext` leaves out."""
 
     def __attrs_post_init__(self) -> None:
-        # Three of them are made in a step: the sets are made without a step of Python for each piece.
-        if {*map(type, self.sections), *map(type, self.contexts)} - _PIECES or {*map(type, self.tools)} - _SCHEMAS:
-            self._refuse()
-
-    def _refuse(self) -> None:
         for name, kind in (("sections", Piece), ("contexts", Piece), ("tools", ToolSchema)):
             for each in getattr(self, name):
                 if type(each) is not kind:
                     raise TypeError(f"PromptAssembly.{name} holds {shown(each)}; it holds {kind.__name__} values")
+        for name, value in self.variables.items():
+            _check_value(name, value)
 
 
-_PIECES, _SCHEMAS = frozenset([Piece]), frozenset([ToolSchema])
+class _Unwrapped(PromptAssembly):
+    """An assembly that no wrapper will see. It is made at each step, and not checked: the registry's entries were."""
+
+    __slots__ = ()
+
+    def __attrs_post_init__(self) -> None:
+        pass
 
 
 @attrs.frozen(eq=False)
@@ -300,14 +299,15 @@ async def assemble(registry: Registry, context: AssembleContext) -> PromptAssemb
         )
     pieces = sections.pieces if sections.pieces is not None else _pieces(sections.texts, context)
     left_out = tuple([text.origin.name for text in contexts]) if suppressed else ()
-    assembly = PromptAssembly(
+    is_wrapped = registry.wraps(AssemblePrompt)
+    assembly = (PromptAssembly if is_wrapped else _Unwrapped)(
         pieces,
         contexts=() if suppressed else _pieces(contexts, context),
         tools=_ordered(offered, providers, _order_for(offered, registry.read(ORDERS, scope), scope)),
         variables=MappingProxyType(variables),
         suppressed=left_out,
     )
-    if registry.wraps(AssemblePrompt):
+    if is_wrapped:
         assembly = await registry.around(AssemblePrompt(context, assembly=assembly), at=scope, innermost=_take_as_it_is)
     if sections.complete:
         assembly = attrs.evolve(assembly, sections=[each for each in pieces if each.origin is sections.complete[0]])
