@@ -244,10 +244,14 @@ def test_an_error_or_a_cancellation_of_the_block_comes_out_when_the_portal_was_c
             inside = asyncio.Event()
             task = asyncio.ensure_future(block(portal, inside))
             await inside.wait()
-            with pytest.raises(ValueError, match="mine"):
+
+            async def fail():
                 async with portal.open(noted([])):
                     await stack.aclose()
                     raise ValueError("mine")
+
+            with pytest.raises(ValueError, match="mine"):
+                await fail()
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled()
