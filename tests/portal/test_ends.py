@@ -153,3 +153,26 @@ def test_a_process_that_is_forked_has_no_portal_and_waits_for_none(run):
         f"sleep_forever cannot be run, {closed.format('is')}3\n4\nask did not come to its end, {closed.format('was')}"
     )
     assert run(program) == (0, told, "")
+
+
+def test_a_thread_that_cannot_be_started_is_the_only_thing_that_is_said(run):
+    program = """
+    async def main():
+        async with open_portal() as portal:
+            call = asyncio.ensure_future(portal.run(ask))
+            await asyncio.to_thread(asked.wait)
+            start, threading.Thread.start = threading.Thread.start, refuse
+            try:
+                async with open_portal():
+                    pass
+            except RuntimeError as error:
+                print(error)
+            threading.Thread.start = start
+            call.cancel()
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    asyncio.run(main())
+    """
+    assert run(program) == (0, "can't start new thread\n", "")

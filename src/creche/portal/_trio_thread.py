@@ -97,7 +97,8 @@ class TrioThread:
 
     def _end_and_join(self) -> None:
         self._begin_end()
-        self._thread.join()
+        if self._thread.is_alive():  # else it has ended, or could not be started, or stays in another process
+            self._thread.join()
         atexit.unregister(self._end_and_join)
 
     # ---------------------------------------------------------------- in the thread
