@@ -104,7 +104,7 @@ class Portal(metaclass=NoPublicConstructor):
 
         It is entered and left in one task of trio. An error raised in the block is raised there as well, and comes out as itself. If
         what was opened ends before the block does, because it has crashed, whatever uses it fails, and its error comes out at the
-        end of the block.
+        end of the block. Where a nursery makes a group of a cancellation alone, the cancellation comes out.
 
         Args:
           manager: What to open, such as ``open_host(...)`` or ``host.open_agent(...)``.
@@ -190,7 +190,8 @@ async def open_portal() -> AsyncIterator[Portal]:
     """Open a portal to trio for the length of a block of asyncio.
 
     trio runs in a thread of its own. At the end of the block everything that was started through the portal is cancelled, and has
-    ended. If the block is never left, that happens at the end of the program.
+    ended. If the block is never left, that happens at the end of the program. A process that is forked from this one has no
+    portal, until it opens one itself.
 
     Yields:
       The portal.
