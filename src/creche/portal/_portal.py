@@ -211,14 +211,10 @@ async def open_portal() -> AsyncIterator[Portal]:
     thread = TrioThread(Wakeups(loop))
     with woken_by_signals(loop):
         await thread.open()
-        left: BaseException | None = None
         try:
             yield Portal._create(thread, loop)
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            left = error
-        await thread.aclose()
-    if left is not None:
-        raise left
+        finally:
+            await thread.aclose()
 
 
 def _running_loop() -> "asyncio.AbstractEventLoop":

@@ -90,9 +90,8 @@ def _signals_of_a_program() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGINT)
     wakes = signal.set_wakeup_fd(-1)
     try:
-        if callable(
-            handler
-        ):  # that of asyncio, or of a notebook, asks a task to end, and that would have to run for it
+        # That of asyncio, or of a notebook, asks a task to end, and that would have to run for it.
+        if callable(handler):
             signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
     finally:

@@ -30,7 +30,7 @@ class Stay(Generic[T]):
       wakeups: Who waits for it to be entered.
     """
 
-    __slots__ = ("_block", "_error", "_manager", "_meanwhile", "_wakeups", "has_raised", "is_entered", "value")
+    __slots__ = ("_cancel_scope", "_error", "_manager", "_meanwhile", "_wakeups", "has_raised", "is_entered", "value")
 
     value: T
     """What the manager gave; asyncio's to read."""
@@ -48,14 +48,14 @@ class Stay(Generic[T]):
         self._manager = manager
         self._meanwhile = meanwhile
         self._wakeups = wakeups
-        self._block = trio.CancelScope()
+        self._cancel_scope = trio.CancelScope()
         self._error: BaseException | None = None
 
     async def hold(self) -> None:
         """Enter, wait, leave. In trio."""
         async with _entered(self._manager) as value:
             self._wakeups.tell(self._enter, value)
-            with self._block:
+            with self._cancel_scope:
                 await self._meanwhile(value)
             if self._error is not None:
                 self.has_raised = True
@@ -64,7 +64,7 @@ class Stay(Generic[T]):
     def leave(self, error: BaseException | None) -> None:
         """Let it leave, with the error that the block raised. In trio."""
         self._error = error
-        self._block.cancel()
+        self._cancel_scope.cancel()
 
     def _enter(self, value: T) -> None:
         self.value = value

@@ -38,10 +38,10 @@ class TrioThread:
     def __init__(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
         self._is_up = False
-        self._ends = False
+        self._is_ending = False
         self._is_over = False
         self._failure: BaseException | None = None
-        self._end = trio.Event()
+        self._end_is_wanted = trio.Event()
         self._calls: set[Call[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="creche portal", daemon=True)
 
@@ -77,7 +77,7 @@ class TrioThread:
         Raises:
           PortalError: It has ended, or is about to.
         """
-        if self._ends or not self._thread.is_alive():
+        if self._is_ending or not self._thread.is_alive():
             raise PortalError(f"{call.name} cannot be run, because the portal is closed") from self._failure
         self._calls.add(call)
         context = copy_context()
@@ -92,8 +92,8 @@ class TrioThread:
                 self._token.run_sync_soon(function, *args)
 
     def _begin_end(self) -> None:
-        self._ends = True  # first: then either `_live` sees it when it comes up, or there is a token by now
-        self.submit(self._end.set)
+        self._is_ending = True  # first: then either `_live` sees it when it comes up, or there is a token by now
+        self.submit(self._end_is_wanted.set)
 
     def _end_and_join(self) -> None:
         self._begin_end()
@@ -108,7 +108,7 @@ class TrioThread:
             trio.run(self._live, instruments=[Turns()])
         except BaseException as error:  # noqa: BLE001 - whatever has broken it, its owner hears of it
             self._failure = error
-        self._ends = self._is_over = True
+        self._is_ending = self._is_over = True
         for call in list(self._calls):
             call.lose(self._failure)
         self._wakeups.tell(_nothing)
@@ -116,17 +116,17 @@ class TrioThread:
     async def _live(self) -> None:
         async with open_hidden_nursery("a portal") as self._nursery:
             self._token = trio.lowlevel.current_trio_token()
-            if self._ends:
+            if self._is_ending:
                 return
             self._is_up = True
             self._wakeups.tell(_nothing)
             try:
-                await self._end.wait()
+                await self._end_is_wanted.wait()
             finally:
-                self._ends = True
+                self._is_ending = True
 
     def _begin(self, call: Call[Any]) -> None:
-        if self._ends:
+        if self._is_ending:
             self._calls.discard(call)
             call.lose()
         else:
