@@ -29,6 +29,18 @@ def under_asyncio() -> Callable[[Callable[[], Awaitable[T]]], T]:
     return run
 
 
+@pytest.fixture
+def cancel() -> Callable[[asyncio.Task[object]], Awaitable[None]]:
+    """Cancel a task of asyncio, and wait until it has ended; it ends as cancelled."""
+
+    async def cancelled(task: asyncio.Task[object]) -> None:
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task
+
+    return cancelled
+
+
 class PacedModel:
     """A model whose answer is pieces: a text is said, a function is awaited."""
 

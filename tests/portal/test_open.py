@@ -168,7 +168,7 @@ def test_a_manager_may_take_the_error_of_the_block_or_raise_another(under_asynci
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_an_error_of_the_block_is_not_lost_when_what_was_opened_has_ended_before(under_asyncio, is_stream):
+def test_an_error_of_the_block_is_not_lost_when_what_was_opened_has_ended_before(under_asyncio, is_stream, cancel):
     """Rule: a manager takes only what it was given."""
     ended = threading.Event()
 
@@ -194,9 +194,7 @@ def test_an_error_of_the_block_is_not_lost_when_what_was_opened_has_ended_before
                 await block(ValueError("mine"))
             task = asyncio.ensure_future(block(None))
             await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancel(task)
 
     async def nothing():
         return
@@ -211,7 +209,7 @@ async def nursery():
         yield opened
 
 
-def test_a_block_around_a_nursery_is_cancelled_as_any_other(under_asyncio):
+def test_a_block_around_a_nursery_is_cancelled_as_any_other(under_asyncio, cancel):
     async def main():
         async with open_portal() as portal:
             with pytest.raises(TimeoutError):
@@ -226,9 +224,7 @@ def test_a_block_around_a_nursery_is_cancelled_as_any_other(under_asyncio):
             inside = asyncio.Event()
             task = asyncio.ensure_future(block())
             await inside.wait()
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled()
+            await cancel(task)
 
     under_asyncio(main)
 
@@ -280,7 +276,7 @@ def test_errors_of_a_nursery_come_out_in_a_group_with_that_of_the_block(under_as
     under_asyncio(main)
 
 
-def test_an_error_or_a_cancellation_of_the_block_comes_out_when_the_portal_was_closed_before(under_asyncio):
+def test_an_error_or_a_cancellation_of_the_block_comes_out_when_the_portal_was_closed_before(under_asyncio, cancel):
     async def main():
         async def block(portal, inside):
             async with portal.open(noted([])):
@@ -300,9 +296,7 @@ def test_an_error_or_a_cancellation_of_the_block_comes_out_when_the_portal_was_c
 
             with pytest.raises(ValueError, match="mine"):
                 await fail()
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled()
+            await cancel(task)
 
     under_asyncio(main)
 
@@ -322,7 +316,7 @@ def test_what_cannot_be_opened_raises_at_the_door(under_asyncio):
     under_asyncio(main)
 
 
-def test_a_block_that_is_cancelled_at_the_door_leaves_nothing_behind(under_asyncio):
+def test_a_block_that_is_cancelled_at_the_door_leaves_nothing_behind(under_asyncio, cancel):
     events = []
 
     @asynccontextmanager
@@ -346,15 +340,13 @@ def test_a_block_that_is_cancelled_at_the_door_leaves_nothing_behind(under_async
 
             task = asyncio.ensure_future(block())
             await asyncio.to_thread(begun.wait)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancel(task)
             assert events == ["in", "out"]
 
     under_asyncio(main)
 
 
-def test_a_cancelled_block_is_left_in_trio_first(under_asyncio):
+def test_a_cancelled_block_is_left_in_trio_first(under_asyncio, cancel):
     events = []
 
     async def main():
@@ -368,15 +360,13 @@ def test_a_cancelled_block_is_left_in_trio_first(under_asyncio):
             inside = asyncio.Event()
             task = asyncio.ensure_future(block())
             await inside.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancel(task)
             assert events == ["in", "out with CancelledError()"]
 
     under_asyncio(main)
 
 
-def test_a_slow_exit_is_cancelled_with_its_task(under_asyncio):
+def test_a_slow_exit_is_cancelled_with_its_task(under_asyncio, cancel):
     @asynccontextmanager
     async def slow():
         try:
@@ -396,9 +386,7 @@ def test_a_slow_exit_is_cancelled_with_its_task(under_asyncio):
 
             task = asyncio.ensure_future(block())
             await asyncio.to_thread(leaving.wait)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancel(task)
 
     under_asyncio(main)
 

@@ -245,7 +245,7 @@ def test_what_trio_raises_while_it_is_cancelled_comes_out(under_asyncio):
     under_asyncio(main)
 
 
-def test_a_result_that_comes_too_late_is_dropped(under_asyncio):
+def test_a_result_that_comes_too_late_is_dropped(under_asyncio, cancel):
     async def work(begun):
         begun.set()
         with trio.CancelScope(shield=True):
@@ -257,9 +257,7 @@ def test_a_result_that_comes_too_late_is_dropped(under_asyncio):
             begun = threading.Event()
             task = asyncio.ensure_future(portal.run(work, begun))
             await asyncio.to_thread(begun.wait)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancel(task)
 
     under_asyncio(main)
 
@@ -321,7 +319,7 @@ def test_an_error_of_the_block_comes_out_as_itself_and_ends_the_portal(under_asy
     under_asyncio(main)
 
 
-def test_a_cancelled_block_ends_the_portal_before_it_is_left(under_asyncio):
+def test_a_cancelled_block_ends_the_portal_before_it_is_left(under_asyncio, cancel):
     async def main():
         async def block():
             async with open_portal() as portal:
@@ -331,9 +329,7 @@ def test_a_cancelled_block_ends_the_portal_before_it_is_left(under_asyncio):
         inside = asyncio.Event()
         task = asyncio.ensure_future(block())
         await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(task)
         assert not portal_threads()
 
     under_asyncio(main)

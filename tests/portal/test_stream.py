@@ -105,7 +105,7 @@ def test_leaving_the_block_early_cancels_the_turn_and_waits_for_its_end(under_as
     under_asyncio(main)
 
 
-def test_a_cancelled_reader_cancels_the_turn_and_waits_for_its_end(under_asyncio, paced):
+def test_a_cancelled_reader_cancels_the_turn_and_waits_for_its_end(under_asyncio, paced, cancel):
     async def main():
         model = paced("one ", trio.sleep_forever)
         async with open_portal() as portal, open_lead(portal, model) as lead:
@@ -118,9 +118,7 @@ def test_a_cancelled_reader_cancels_the_turn_and_waits_for_its_end(under_asyncio
             reading = asyncio.Event()
             task = asyncio.ensure_future(read())
             await reading.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancel(task)
             assert (ends(lead), model.open) == (["cancelled"], 0)
 
     under_asyncio(main)
