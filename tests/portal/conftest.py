@@ -1,6 +1,7 @@
 """A program on asyncio, and a model that says its pieces one by one."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -39,6 +40,12 @@ def cancel() -> Callable[[asyncio.Task[object]], Awaitable[None]]:
         assert task.cancelled(), task
 
     return cancelled
+
+
+@pytest.fixture
+def portal_threads() -> Callable[[], list[threading.Thread]]:
+    """Return the threads of the portals that are open."""
+    return lambda: [thread for thread in threading.enumerate() if thread.name == "creche portal"]
 
 
 class PacedModel:

@@ -107,6 +107,18 @@ async def serve(server):
     assert "creche portal" not in [thread.name for thread in threading.enumerate()]
 
 
+def hanging():
+    """Return an event of asyncio, and what sets it and then says nothing more, as a piece of an answer."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def hang():
+        loop.call_soon_threadsafe(asked.set)
+        await trio.sleep_forever()
+
+    return asked, hang
+
+
 def test_requests_are_answered_all_at_once(under_asyncio):
     all_here, count = trio.Event(), itertools.count(1)
 
@@ -162,13 +174,7 @@ def test_a_client_that_does_not_read_and_then_leaves_cancels_the_turn(under_asyn
     """The server waits until it can send, and not for the agent."""
 
     async def main():
-        asked = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        async def hang():
-            loop.call_soon_threadsafe(asked.set)
-            await trio.sleep_forever()
-
+        asked, hang = hanging()
         async with serve(server := Served(paced(*["x" * 100_000] * 400, hang))) as client:
             async with client.stream("GET", path, params={"question": "tea"}) as response:
                 read = response.aiter_raw()  # which closes the response when nothing refers to it
@@ -184,13 +190,7 @@ def test_a_client_that_does_not_read_and_then_leaves_cancels_the_turn(under_asyn
 @pytest.mark.parametrize("path", ["/answer", "/events", "/texts"])
 def test_a_server_that_is_stopped_with_running_requests_ends_them(under_asyncio, paced, path):
     async def main():
-        asked = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        async def hang():
-            loop.call_soon_threadsafe(asked.set)
-            await trio.sleep_forever()
-
+        asked, hang = hanging()
         server = Served(paced("one", hang), timeout_graceful_shutdown=0)
         async with serve(server) as client:
             request = asyncio.ensure_future(client.get(path, params={"question": "tea"}))

@@ -436,7 +436,7 @@ def test_the_end_of_the_portal_ends_a_host_that_is_open_elsewhere(under_asyncio)
     under_asyncio(main)
 
 
-def test_a_block_that_nobody_leaves_is_left_with_its_loop():
+def test_a_block_that_nobody_leaves_is_left_with_its_loop(portal_threads):
     """Rule: nothing outlives the loop, when that ends as `asyncio.run` ends one."""
     events = []
     kept = []
@@ -456,4 +456,4 @@ def test_a_block_that_nobody_leaves_is_left_with_its_loop():
     check_log(lead.session)
     assert events[0] == "in"
     assert len(events) == 2
-    assert "creche portal" not in [thread.name for thread in threading.enumerate()]
+    assert not portal_threads()

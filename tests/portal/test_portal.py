@@ -39,7 +39,7 @@ def test_a_call_returns_what_the_function_returns(under_asyncio):
     under_asyncio(main)
 
 
-def test_trio_runs_in_a_thread_of_its_own_and_asyncio_goes_on(under_asyncio):
+def test_trio_runs_in_a_thread_of_its_own_and_asyncio_goes_on(under_asyncio, portal_threads):
     async def main():
         async with open_portal() as portal:
             waits = asyncio.ensure_future(portal.run(trio.sleep_forever))
@@ -306,7 +306,7 @@ def test_the_end_of_the_portal_cancels_what_runs_and_says_so(under_asyncio):
     under_asyncio(main)
 
 
-def test_an_error_of_the_block_comes_out_as_itself_and_ends_the_portal(under_asyncio):
+def test_an_error_of_the_block_comes_out_as_itself_and_ends_the_portal(under_asyncio, portal_threads):
     error = ValueError("mine")
 
     async def main():
@@ -319,7 +319,7 @@ def test_an_error_of_the_block_comes_out_as_itself_and_ends_the_portal(under_asy
     under_asyncio(main)
 
 
-def test_a_cancelled_block_ends_the_portal_before_it_is_left(under_asyncio, cancel):
+def test_a_cancelled_block_ends_the_portal_before_it_is_left(under_asyncio, cancel, portal_threads):
     async def main():
         async def block():
             async with open_portal() as portal:
@@ -335,7 +335,7 @@ def test_a_cancelled_block_ends_the_portal_before_it_is_left(under_asyncio, canc
     under_asyncio(main)
 
 
-def test_a_cancellation_while_the_portal_opens_or_closes_waits_for_its_end(under_asyncio):
+def test_a_cancellation_while_the_portal_opens_or_closes_waits_for_its_end(under_asyncio, portal_threads):
     async def main():
         for ticks in range(6):
 
@@ -377,7 +377,7 @@ def test_a_call_that_comes_while_the_portal_ends_is_told(under_asyncio):
     under_asyncio(main)
 
 
-def test_trio_that_breaks_down_tells_who_waits_and_its_owner(under_asyncio):
+def test_trio_that_breaks_down_tells_who_waits_and_its_owner(under_asyncio, portal_threads):
     """Rule: nobody waits for what is lost. (It takes a bug to get there.)"""
 
     def fail():
@@ -446,7 +446,7 @@ def test_a_call_that_comes_just_as_trio_ends_is_told(under_asyncio, monkeypatch)
     under_asyncio(main)
 
 
-def test_trio_that_cannot_start_is_an_error(under_asyncio, monkeypatch):
+def test_trio_that_cannot_start_is_an_error(under_asyncio, monkeypatch, portal_threads):
     def fail(*_args, **_options):
         raise OSError("too many open files")
 
@@ -552,7 +552,3 @@ async def test_what_belongs_to_trio_says_so_in_a_thread():
             "runs in a thread has trio.from_thread"
         )
         assert (await trio.to_thread.run_sync(trio.from_thread.run, lead.ask, "hi")).text == "hello"
-
-
-def portal_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "creche portal"]

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import signal
-import threading
 
 import pytest
 import trio
@@ -218,7 +217,7 @@ def test_http_works_in_trio_under_a_loop_of_asyncio():
     assert in_asyncio(lambda: creche.run_sync(main)) == "over HTTP"
 
 
-def test_a_portal_may_be_open_beside_it():
+def test_a_portal_may_be_open_beside_it(portal_threads):
     async def one():
         return 1
 
@@ -228,4 +227,4 @@ def test_a_portal_may_be_open_beside_it():
             assert await portal.run(one) == 1
 
     asyncio.run(main())
-    assert "creche portal" not in [thread.name for thread in threading.enumerate()]
+    assert not portal_threads()
