@@ -7,7 +7,7 @@ from attrs import Factory, define, evolve
 from creche.models import Usage
 
 from ._rows import AgentRow, Doing, Kind
-from ._text import short_arguments
+from ._text import counted, short_arguments
 
 NO_USAGE = Usage()
 
@@ -96,9 +96,8 @@ class AgentState:
             tool, since = next(iter(self.asked.values()))
             return Doing("waits", text=f"waits for an approval to call {tool}{_more(self.asked)}", since=since)
         if waited_for := self._waited_for():
-            number = len(waited_for)
             since = min([child.began for child in waited_for])
-            return Doing("waits", text=f"waits for {number} subagent{'' if number == 1 else 's'}", since=since)
+            return Doing("waits", text=f"waits for {counted(len(waited_for), 'subagent')}", since=since)
         if self.calls:
             running = self.calls.keys() - {call.parent for call in self.calls.values()}
             newest = next(self.calls[call_id] for call_id in reversed(self.calls) if call_id in running)

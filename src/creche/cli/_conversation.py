@@ -23,6 +23,7 @@ from ._keys import Interrupted, Left, Typed
 from ._lead import speak
 from ._signals import code_and_word
 from ._team import Team
+from ._text import shortened
 from ._told import Sentences
 from ._typed import Command, Message, Name, read_line
 
@@ -146,10 +147,10 @@ class Conversation:
             case MessagesClaimed(ids):
                 for text, turn in self._read(ids):
                     if turn not in (None, event.record.turn):
-                        self._desk.note(f"too late for that turn, begins the next one: {_short(text)}")
+                        self._desk.note(f"too late for that turn, begins the next one: {shortened(text, LONGEST)}")
             case MessagesDropped(ids):
                 for text, _ in self._read(ids):
-                    self._desk.note(f"not read: {_short(text)}")
+                    self._desk.note(f"not read: {shortened(text, LONGEST)}")
             case _:
                 pass
 
@@ -163,8 +164,3 @@ class Conversation:
             self._desk.status(status_text(self._team, len(self._unread), now))
             with trio.move_on_after(TICK if self._is_working else float("inf")):
                 await self._changed.wait()
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

@@ -9,6 +9,7 @@ from creche.prompt import AssembleContext
 
 from ._live import ASCII, UNICODE, draw, plain
 from ._team import Team
+from ._text import counted, shortened
 from ._typed import COMMANDS
 
 MOST_SHOWN = 60
@@ -26,12 +27,14 @@ def status_text(team: Team, unread: int, now: float) -> str:
       now: The time on the team's clock.
     """
     at_work = [row for row in team.rows() if not row.doing.is_over]
-    waiting = [f"{unread} line{'' if unread == 1 else 's'} not read yet"] if unread else []
+    waiting = [f"{counted(unread, 'line')} not read yet"] if unread else []
     if not at_work:
         usage = team.totals().usage
         cost = f"{usage.total_tokens:,} tokens, {usage.cached_tokens:,} cached; " if usage.requests else ""
         return "; ".join([*waiting, f"idle; {cost}/help"])
-    shown = [f"{row.name} {_short(row.doing.says(now))} {now - row.doing.since:.0f} s" for row in at_work]
+    shown = [
+        f"{row.name} {shortened(row.doing.says(now), MOST_SHOWN)} {now - row.doing.since:.0f} s" for row in at_work
+    ]
     return " | ".join([*waiting, *([f"{len(shown)} at work"] if len(shown) > 1 else []), *shown])
 
 
@@ -48,11 +51,6 @@ def agents_text(team: Team, now: float) -> str:
 
 def _columns() -> int:
     return shutil.get_terminal_size().columns
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN - 3]}..."
 
 
 async def prompt_text(lead: Agent) -> str:

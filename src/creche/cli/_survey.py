@@ -11,11 +11,15 @@ from pathlib import PurePosixPath
 
 from attrs import field, frozen
 
+from ._text import counted
+
 MOST_KINDS = 12
 MOST_LONGEST = 5
 MOST_TODOS = 20
 UNITS = ("B", "kB", "MB", "GB", "TB")
-KILO, TEN = 1000, 10
+KILO = 1000
+WHOLE_FROM = 10
+"""From here on a size is said without a decimal."""
 
 TODO = r"\bTODO\b"
 """What a TODO line has in it, for ``grep``."""
@@ -138,7 +142,7 @@ def human_size(size: int) -> str:
     while round(value) >= KILO and power < len(UNITS) - 1:
         value /= KILO
         power += 1
-    digits = 1 if power and round(value, 1) < TEN else 0
+    digits = 1 if power and round(value, 1) < WHOLE_FROM else 0
     return f"{value:.{digits}f} {UNITS[power]}"
 
 
@@ -156,7 +160,7 @@ def summarise_kinds(entries: Iterable[Entry]) -> str:
     lines = [f"{total}:" if rows else f"{total}."]
     lines += [f"  {_printed(kind)}: {_sizes(sizes)}" for kind, sizes in rows[:MOST_KINDS]]
     if rest := rows[MOST_KINDS:]:
-        lines.append(f"  {_count(len(rest), 'other kind')}: {_sizes([size for _, sizes in rest for size in sizes])}")
+        lines.append(f"  {counted(len(rest), 'other kind')}: {_sizes([size for _, sizes in rest for size in sizes])}")
     return "\n".join(lines)
 
 
@@ -165,7 +169,7 @@ def _others(entries: Sequence[Entry]) -> Iterator[str]:
     nouns = {"dir": "folder", "symlink": "symlink", "other": "special file", "unreadable": "unreadable path"}
     for kind, noun in nouns.items():
         if count := sum(entry.kind == kind for entry in entries):
-            yield _count(count, noun)
+            yield counted(count, noun)
 
 
 def summarise_longest(entries: Iterable[Entry]) -> str:
@@ -174,8 +178,9 @@ def summarise_longest(entries: Iterable[Entry]) -> str:
     if not texts:
         return "No text files."
     texts.sort(key=lambda text: (-text[0], text[1]))
-    noun = "The longest text files:" if len(texts) > 1 else "The only text file:"
-    return "\n".join([noun, *(f"  {_printed(path)}: {_count(lines, 'line')}" for lines, path in texts[:MOST_LONGEST])])
+    heading = "The longest text files:" if len(texts) > 1 else "The only text file:"
+    rows = [f"  {_printed(path)}: {counted(lines, 'line')}" for lines, path in texts[:MOST_LONGEST]]
+    return "\n".join([heading, *rows])
 
 
 def summarise_todos(matches: Iterable[Match], more: int = 0) -> str:
@@ -189,19 +194,15 @@ def summarise_todos(matches: Iterable[Match], more: int = 0) -> str:
     total = len(ordered) + more
     if not total:
         return "No TODO lines."
-    lines = [f"{_count(total, 'TODO line')}:"]
+    lines = [f"{counted(total, 'TODO line')}:"]
     lines += [f"  {_printed(match.path)}:{match.line}: {_tidy(match.text)}" for match in ordered[:MOST_TODOS]]
     if (left := total - len(ordered[:MOST_TODOS])) > 0:
         lines.append(f"  and {left} more")
     return "\n".join(lines)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _sizes(sizes: Sequence[int]) -> str:
-    return f"{_count(len(sizes), 'file')}, {human_size(sum(sizes))}"
+    return f"{counted(len(sizes), 'file')}, {human_size(sum(sizes))}"
 
 
 def _printed(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Text of models and tools as it is shown to people: with nothing that a terminal would obey, and short."""
+"""Text of models and tools as it is shown to people: with nothing that a terminal would obey, and short. And plurals."""
 
 import json
 import re
@@ -28,6 +28,17 @@ def one_line(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return printable(text).replace("\n", " ").replace("\t", " ")
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text on one line of at most so many characters, with one space for each run of white space."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with what it counts: ``1 line``, ``2 lines``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def short_arguments(arguments: str) -> str:

@@ -2,6 +2,8 @@
 
 from creche.session import AssistantSaid, AttemptFailed, RecordAppended, RetryPlanned, RouteNoted, TurnEnded
 
+from ._text import shortened
+
 LONGEST = 400
 """Characters of a sentence."""
 
@@ -22,10 +24,7 @@ class Sentences:
     def take(self, event: RecordAppended) -> str | None:
         """Return what is to be said about a record."""
         told = self._sentence(event)
-        if told is None:
-            return None
-        line = " ".join(told.split())
-        return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+        return None if told is None else shortened(told, LONGEST)
 
     def _sentence(self, event: RecordAppended) -> str | None:
         path = event.agent_path
