@@ -18,7 +18,7 @@ from creche.session import MessagesClaimed, MessagesDropped, RecordAppended
 
 from ._desk import Desk, Signalled
 from ._ending import INTERRUPTED, WrongUsage
-from ._inspect import agents_text, help_text, prompt_text, status_text
+from ._inspect import command_text, status_text
 from ._keys import Interrupted, Left, Typed
 from ._lead import speak
 from ._signals import code_and_word
@@ -48,7 +48,7 @@ class Conversation:
         self._team.follow(host.registrar, time.monotonic)
         host.registrar.on(RecordAppended, self._hear)
         host.registrar.on(Fault, lambda event: desk.note(f"{event.owner} failed {event.what}: {event.error!r}"))
-        host.registrar.at(lead.scope).on(RecordAppended, self._note, here_only=True)
+        host.registrar.at(lead.scope).on(RecordAppended, self._hear_of_lines, here_only=True)
         speak(host, lead, desk, lambda: desk.note("the answer begins anew"))
 
     async def run(self) -> int:
@@ -97,14 +97,10 @@ class Conversation:
         match name:
             case "quit":
                 return False
-            case "help":
-                self._desk.line(help_text())
-            case "agents":
-                self._desk.line(agents_text(self._team, time.monotonic()))
-            case "prompt":
-                self._desk.line(await prompt_text(self._lead))
             case "cancel":
                 self._cancel("the turn is being cancelled")
+            case _:
+                self._desk.line(await command_text(name, self._team, self._lead, time.monotonic()))
         return True
 
     def _say(self, text: str) -> None:
@@ -141,20 +137,20 @@ class Conversation:
         if sentence is not None:
             self._desk.note(sentence)
 
-    def _note(self, event: RecordAppended) -> None:
-        """Note what becomes of lines."""
+    def _hear_of_lines(self, event: RecordAppended) -> None:
+        """Tell what becomes of lines that the lead had not read, unless it is what they were for."""
         match event.record.data:
             case MessagesClaimed(ids):
-                for text, turn in self._read(ids):
+                for text, turn in self._take_unread(ids):
                     if turn not in (None, event.record.turn):
                         self._desk.note(f"too late for that turn, begins the next one: {shortened(text, LONGEST)}")
             case MessagesDropped(ids):
-                for text, _ in self._read(ids):
+                for text, _ in self._take_unread(ids):
                     self._desk.note(f"not read: {shortened(text, LONGEST)}")
             case _:
                 pass
 
-    def _read(self, ids: tuple[str, ...]) -> list[tuple[str, int | None]]:
+    def _take_unread(self, ids: tuple[str, ...]) -> list[tuple[str, int | None]]:
         return [self._unread.pop(each) for each in ids if each in self._unread]
 
     async def _keep_status(self) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from typing import Literal
 
 from creche.agent import Agent
 from creche.explain import explain_prompt, render_report
@@ -16,6 +17,24 @@ MOST_SHOWN = 60
 """Characters of what an agent does."""
 ROOM_BESIDE = 10
 """Lines of a tree that are no agents, and some more."""
+
+
+async def command_text(name: Literal["help", "agents", "prompt"], team: Team, lead: Agent, now: float) -> str:
+    """Return what is said to a command that asks for something.
+
+    Args:
+      name: The command.
+      team: The team.
+      lead: The agent whose prompt it is.
+      now: The time on the team's clock.
+    """
+    match name:
+        case "help":
+            return help_text()
+        case "agents":
+            return agents_text(team, now)
+        case "prompt":
+            return await prompt_text(lead)
 
 
 def status_text(team: Team, unread: int, now: float) -> str:

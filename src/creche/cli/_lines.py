@@ -17,16 +17,15 @@ import trio
 from creche.agent import Agent
 from creche.errors import CrecheError, InternalError
 from creche.models import Usage
-from creche.session import AssistantSaid
 
 from ._approver import Keyboard
 from ._console import Console
 from ._ending import FAILED, WrongUsage, complain, unread
-from ._inspect import agents_text, help_text, prompt_text
+from ._inspect import command_text
 from ._lead import LEAD, Job, open_lead, speak
 from ._outcome import End, account, end_of
 from ._output import run_attended
-from ._progress import Progress
+from ._progress import Progress, last_said
 from ._stopped import Stopped, run_until_stopped
 from ._team import Team
 from ._text import printable
@@ -89,10 +88,10 @@ class _Chat:
         try:
             line = read_line(data.decode())
         except UnicodeDecodeError as error:
-            self.complain(f"a line is not sent, because it is no UTF-8: {error}")
+            self._refuse(f"a line is not sent, because it is no UTF-8: {error}")
             return True
         except WrongUsage as wrong:
-            self.complain(str(wrong))
+            self._refuse(str(wrong))
             return True
         match line:
             case None:
@@ -107,14 +106,10 @@ class _Chat:
         match name:
             case "quit":
                 return False
-            case "help":
-                self._console.line(help_text())
-            case "agents":
-                self._console.line(agents_text(self._team, time.monotonic()))
-            case "prompt":
-                self._console.line(await prompt_text(lead))
             case "cancel":
                 self._console.line("nothing runs that could be cancelled")
+            case _:
+                self._console.line(await command_text(name, self._team, lead, time.monotonic()))
         return True
 
     async def _ask(self, text: str, lead: Agent) -> None:
@@ -137,8 +132,8 @@ class _Chat:
         elif end.code in (0, FAILED) and (note := end.error or end.note):
             self._console.line(f"creche: {note}")
 
-    def complain(self, sentence: str) -> None:
-        """Say what was not done; the exit code says it as well."""
+    def _refuse(self, sentence: str) -> None:
+        """Say why a line is not sent; the exit code says it as well."""
         self._console.line(f"creche: {sentence}")
         self.code = self.code or FAILED
 
@@ -164,16 +159,13 @@ class _Turn:
     @property
     def usage(self) -> Usage:
         """What it and all that it started cost."""
-        now = self._lead.usage
-        names = [field.name for field in attrs.fields(Usage)]
-        return Usage(**{name: getattr(now, name) - getattr(self._before, name) for name in names})
+        before = attrs.asdict(self._before)
+        return Usage(**{name: number - before[name] for name, number in attrs.asdict(self._lead.usage).items()})
 
     @property
     def answer(self) -> str:
         """What was said last in it."""
-        records = self._lead.session.records()[self._records :]
-        said = [record.data.message.text for record in records if isinstance(record.data, AssistantSaid)]
-        return said[-1] if said else ""
+        return last_said(self._lead.session.records()[self._records :])
 
 
 class _Stdin:

@@ -1,7 +1,7 @@
 """What the agents do, as plain lines, one an event."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from creche.agent import Agent, LimiterWaited
 from creche.host import Host
@@ -14,6 +14,7 @@ from creche.session import (
     AttemptFailed,
     CodeCalled,
     Fact,
+    Record,
     RecordAppended,
     RetryPlanned,
     RouteNoted,
@@ -33,6 +34,12 @@ WIDTH_OF_FAILURES = 400
 """Longest line about why something failed."""
 
 
+def last_said(records: Iterable[Record]) -> str:
+    """Return the last answer among records, whole or cut off; ``""`` if there is none."""
+    said = [record.data.message.text for record in records if isinstance(record.data, AssistantSaid)]
+    return said[-1] if said else ""
+
+
 class Progress:
     """Tells what happens in lines, with the seconds since the beginning.
 
@@ -47,7 +54,7 @@ class Progress:
         self._speaker = speaker
         self._is_brief = is_brief
         self._begun = time.monotonic()
-        self._paths: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._routes: dict[str, str] = {}
         self._lead: Agent | None = None
         self.location: str | None = None
@@ -75,9 +82,7 @@ class Progress:
     @property
     def answer(self) -> str:
         """What the lead said last, whole or cut off."""
-        records = () if self._lead is None else self._lead.session.records("assistant/message")
-        said = [record.data.message.text for record in records if isinstance(record.data, AssistantSaid)]
-        return said[-1] if said else ""
+        return "" if self._lead is None else last_said(self._lead.session.records("assistant/message"))
 
     def follow(self, host: Host, lead: Agent) -> None:
         """Follow every agent of a host from here on."""
@@ -101,21 +106,21 @@ class Progress:
             self._write(whole if len(whole) <= width else whole[: width - 3] + "...")
 
     def _record(self, event: RecordAppended) -> None:
-        told = self._tell(event)
+        told = self._sentence(event)
         failed = isinstance(event.record.data, AttemptFailed)
         if told is not None and (failed or not self._is_brief):
             self.line(event.agent_path, told, width=WIDTH_OF_FAILURES if failed else WIDTH)
 
-    def _tell(self, event: RecordAppended) -> str | None:
+    def _sentence(self, event: RecordAppended) -> str | None:
         told = None
         match event.record.data:
             case TurnEnded("cancelled"):
                 self.stopped.append(event.agent_path)
             case SubagentStarted(name, provider=provider, session_id=session_id):
-                self._paths[session_id] = name
+                self._names[session_id] = name
                 told = f"starts {name} ({provider})"
             case SubagentEnded(session_id, outcome=outcome):
-                told = f"hears from {self._paths.pop(session_id, session_id)}: {outcome}"
+                told = f"hears from {self._names.pop(session_id, session_id)}: {outcome}"
             case AssistantSaid(message) if message.text and not message.tool_calls:
                 told = None if event.agent_path == self._speaker else f"says {message.text.splitlines()[0]}"
             case RouteNoted(provider, model=model):
@@ -125,7 +130,7 @@ class Progress:
             case RetryPlanned(delay=delay):
                 told = f"asks again in {delay:.1f} s" if delay else "asks again"
             case _:
-                told = _tell_of_call(event.record.data)
+                told = _sentence_about_call(event.record.data)
         return told
 
     def _note_route(self, path: str, route: str) -> str | None:
@@ -135,7 +140,7 @@ class Progress:
         return None if before in (None, route) else f"asks {route}"
 
 
-def _tell_of_call(fact: Fact) -> str | None:
+def _sentence_about_call(fact: Fact) -> str | None:
     match fact:
         case ToolCalled(name=name, arguments=arguments):
             return f"calls {name} {short_arguments(arguments)}"
