@@ -138,7 +138,7 @@ class Conversation:
             self._desk.note(sentence)
 
     def _hear_of_lines(self, event: RecordAppended) -> None:
-        """Tell what becomes of lines that the lead had not read, unless it is what they were for."""
+        """Tell what becomes of lines that the lead had not read, if it is not what they were typed for."""
         match event.record.data:
             case MessagesClaimed(ids):
                 for text, turn in self._take_unread(ids):

@@ -7,6 +7,7 @@ from creche.models import Usage
 
 from ._ending import FAILED
 from ._progress import Progress
+from ._told import CUT_OFF, REFUSED
 
 
 @attrs.frozen
@@ -45,9 +46,8 @@ def end_of(reply: Reply | None) -> End:
     if reply is None:
         return End()
     if reply.outcome == "refused":
-        return End("refused", answer=reply.text, error="the model refused to answer", code=FAILED)
-    cut = "an answer was cut off at the limit of tokens; a higher --max-tokens may help"
-    return End(reply.outcome, answer=reply.text, note=cut if reply.outcome == "truncated" else "", code=0)
+        return End("refused", answer=reply.text, error=REFUSED, code=FAILED)
+    return End(reply.outcome, answer=reply.text, note=CUT_OFF if reply.outcome == "truncated" else "", code=0)
 
 
 def account(progress: Progress) -> str:

@@ -26,6 +26,7 @@ from creche.session import (
 )
 
 from ._output import Output
+from ._routes import Routes
 from ._text import one_line, short_arguments
 
 WIDTH = 96
@@ -55,7 +56,7 @@ class Progress:
         self._is_brief = is_brief
         self._begun = time.monotonic()
         self._names: dict[str, str] = {}
-        self._routes: dict[str, str] = {}
+        self._routes = Routes()
         self._lead: Agent | None = None
         self.location: str | None = None
         """Where the log is, once it is known."""
@@ -123,8 +124,9 @@ class Progress:
                 told = f"hears from {self._names.pop(session_id, session_id)}: {outcome}"
             case AssistantSaid(message) if message.text and not message.tool_calls:
                 told = None if event.agent_path == self._speaker else f"says {message.text.splitlines()[0]}"
-            case RouteNoted(provider, model=model):
-                told = self._note_route(event.agent_path, f"{provider}:{model}")
+            case RouteNoted() as noted:
+                route = self._routes.note(event.agent_path, noted)
+                told = None if route is None else f"asks {route}"
             case AttemptFailed(error, code=code) if code != "cancelled":
                 told = f"got no answer: {error}"
             case RetryPlanned(delay=delay):
@@ -132,12 +134,6 @@ class Progress:
             case _:
                 told = _sentence_about_call(event.record.data)
         return told
-
-    def _note_route(self, path: str, route: str) -> str | None:
-        """Tell a model that is another one than before; for an agent that is new, another than its parent's."""
-        before = self._routes.get(path) or self._routes.get(path.rpartition("/")[0])
-        self._routes[path] = route
-        return None if before in (None, route) else f"asks {route}"
 
 
 def _sentence_about_call(fact: Fact) -> str | None:

@@ -2,8 +2,11 @@
 
 from creche.session import AssistantSaid, AttemptFailed, RecordAppended, RetryPlanned, RouteNoted, TurnEnded
 
+from ._routes import Routes
 from ._text import shortened
 
+CUT_OFF = "an answer was cut off at the limit of tokens; a higher --max-tokens may help"
+REFUSED = "the model refused to answer"
 LONGEST = 400
 """Characters of a sentence."""
 
@@ -18,7 +21,7 @@ class Sentences:
     def __init__(self, speaker: str) -> None:
         self._speaker = speaker
         self._failures: dict[str, str] = {}
-        self._routes: dict[str, str] = {}
+        self._routes = Routes()
         self._is_refused = False
 
     def take(self, event: RecordAppended) -> str | None:
@@ -34,8 +37,9 @@ class Sentences:
             case RetryPlanned(delay=delay):
                 again = f"asks again in {delay:.1f} s" if delay else "asks again"
                 return f"{path} got no answer and {again}: {self._failures.pop(path, '')}"
-            case RouteNoted(provider, model=model):
-                return self._note_route(path, f"{provider}:{model}")
+            case RouteNoted() as noted:
+                route = self._routes.note(path, noted)
+                return None if route is None else f"{path} asks {route}"
             case AssistantSaid(finish=finish) if path == self._speaker:
                 self._is_refused = finish == "refusal"
             case TurnEnded() as ended if path == self._speaker:
@@ -44,18 +48,12 @@ class Sentences:
                 pass
         return None
 
-    def _note_route(self, path: str, route: str) -> str | None:
-        """Tell a model that is another one than before; for an agent that is new, another than its parent's."""
-        before = self._routes.get(path) or self._routes.get(path.rpartition("/")[0])
-        self._routes[path] = route
-        return None if before in (None, route) else f"{path} asks {route}"
-
     def _end(self, ended: TurnEnded) -> str | None:
         match ended.reason:
             case "completed":
-                return "the model refused to answer" if self._is_refused else None
+                return REFUSED if self._is_refused else None
             case "max-tokens":
-                return "an answer was cut off at the limit of tokens; a higher --max-tokens may help"
+                return CUT_OFF
             case "cancelled":
                 return "the turn was cancelled"
             case _:
