@@ -34,7 +34,7 @@ class Signalled:
     """A signal that ends everything."""
 
     number: int
-    """Which."""
+    """Such as ``signal.SIGTERM``."""
 
 
 class Desk:
@@ -53,8 +53,8 @@ class Desk:
             tell=self._tell_from_thread,
             when_begun=lambda: self._token.run_sync_soon(self.begun.set),
         )
-        self._thread = trio.CancelScope(shield=True)
-        self._signals = trio.CancelScope()
+        self._editor_cancel_scope = trio.CancelScope(shield=True)
+        self._signals_cancel_scope = trio.CancelScope()
         self._is_midline = False
 
     # ---------------------------------------------------------------- what to show
@@ -117,22 +117,24 @@ class Desk:
 
     def close(self) -> None:
         """Take the line away; what is shown from here on is written when the block ends. Ctrl-C is a signal again."""
-        self._signals.cancel()
+        self._signals_cancel_scope.cancel()
         self._editor.call(self._editor.end)
-        self._thread.deadline = trio.current_time() + PATIENCE
+        self._editor_cancel_scope.deadline = trio.current_time() + PATIENCE
 
     def drain(self) -> None:
         """Write what is left when the editor has ended."""
         tail = self._editor.tail
         console = Console()
         for fragment in self._waiting:
-            console.say((tail.take(fragment) or ("", ""))[1])
+            complete = tail.take(fragment)
+            if complete is not None:
+                console.say(complete[1])
         console.say(tail.take_rest())
         console.drain()
 
     async def run_editor(self) -> None:
         """Run the editor's thread until `close`, or until the terminal has gone."""
-        with self._thread:
+        with self._editor_cancel_scope:
             try:
                 await trio.to_thread.run_sync(self._editor.run, abandon_on_cancel=True)
             except (EOFError, OSError):
@@ -142,7 +144,7 @@ class Desk:
 
     async def run_signals(self) -> None:
         """Take signals for keys until `close`."""
-        with self._signals, trio.open_signal_receiver(signal.SIGINT, *heeded()) as signals:
+        with self._signals_cancel_scope, trio.open_signal_receiver(signal.SIGINT, *heeded()) as signals:
             async for number in signals:
                 if number == signal.SIGINT:
                     self._editor.call(self._editor.interrupt)

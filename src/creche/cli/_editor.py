@@ -180,18 +180,8 @@ class Editor:
     def _layout(self) -> Layout:
         search = SearchToolbar()
         is_answering = Condition(lambda: self._is_answering)
-        draft = Window(
-            BufferControl(self._draft, search_buffer_control=search.control),
-            get_line_prefix=lambda number, wraps: _prefix(PROMPT, number + wraps),
-            dont_extend_height=True,
-            wrap_lines=True,
-        )
-        answer = Window(
-            BufferControl(self._answer),
-            get_line_prefix=lambda number, wraps: _prefix(QUESTION_PROMPT, number + wraps),
-            dont_extend_height=True,
-            wrap_lines=True,
-        )
+        draft = _line_window(PROMPT, BufferControl(self._draft, search_buffer_control=search.control))
+        answer = _line_window(QUESTION_PROMPT, BufferControl(self._answer))
         tail = Window(
             FormattedTextControl(self._tail_text, get_cursor_position=lambda: Point(0, 0)), dont_extend_height=True
         )
@@ -272,5 +262,10 @@ def _stop_all() -> None:
     trio.from_thread.run_sync(os.kill, 0, signal.SIGTSTP)
 
 
-def _prefix(prompt: str, place: int) -> StyleAndTextTuples:
-    return [("class:prompt", prompt if place == 0 else " " * len(prompt))]
+def _line_window(prompt: str, control: BufferControl) -> Window:
+    """Return where a line is typed: behind its prompt, and as high as it is."""
+
+    def prefix(line: int, wraps: int) -> StyleAndTextTuples:
+        return [("class:prompt", " " * len(prompt) if line or wraps else prompt)]
+
+    return Window(control, get_line_prefix=prefix, dont_extend_height=True, wrap_lines=True)

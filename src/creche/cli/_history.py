@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-MOST = 2000
+MOST_LINES = 2000
 """How many lines a chat begins with, the newest."""
 
 
@@ -36,6 +36,8 @@ def open_history(file: Path, complain: Callable[[str], None]) -> History:
 
 
 class _KeptHistory(FileHistory):
+    """A history whose file may go away: the first problem with it is told, and the chat goes on."""
+
     def __init__(self, file: Path, complain: Callable[[str], None]) -> None:
         super().__init__(file)
         self._file = file
@@ -43,7 +45,7 @@ class _KeptHistory(FileHistory):
 
     def load_history_strings(self) -> Iterable[str]:
         try:
-            return list(islice(super().load_history_strings(), MOST))
+            return list(islice(super().load_history_strings(), MOST_LINES))
         except OSError as error:
             self._tell(error)
             return []

@@ -8,7 +8,7 @@ class Typed:
     """A line, or several that were pasted."""
 
     text: str
-    """What."""
+    """Without the Enter at its end."""
 
 
 @attrs.frozen(kw_only=True)

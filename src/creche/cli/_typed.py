@@ -27,7 +27,7 @@ class Message:
     """Something to say to the lead."""
 
     text: str
-    """What."""
+    """As it is sent: of two slashes at its beginning, one."""
 
 
 @attrs.frozen
