@@ -491,7 +491,7 @@ def test_a_working_directory_that_is_gone_is_said(process, folder):
 
 # ---------------------------------------------------------------- users' code that misbehaves
 
-NURSERY = """
+MISBEHAVING = """
 import json, sys
 from contextlib import asynccontextmanager
 import trio
@@ -635,7 +635,7 @@ PROXY = Proxy()
 @pytest.fixture
 def mine(folder):
     """Return the folder, with a module `mine` whose code misbehaves."""
-    (folder / "mine.py").write_text(NURSERY, encoding="utf-8")
+    (folder / "mine.py").write_text(MISBEHAVING, encoding="utf-8")
     return folder
 
 

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from types import ModuleType
 from typing import cast
@@ -51,8 +51,7 @@ def find_named(text: str) -> Named:
     found = _look_up(module, module_name, name)
     with users_code(f"{label} failed"):
         if callable(found) and not isinstance(found, AbstractAsyncContextManager):
-            found = found()
-            found = list(cast("Iterator[object]", found)) if inspect.isgenerator(found) else found
+            found = _returned_by(found)
         if isinstance(found, AbstractAsyncContextManager):
             return Named(cast("AbstractAsyncContextManager[object]", found), preset=wanted)
         presets = _as_presets(found)
@@ -114,6 +113,12 @@ def _contents(module: ModuleType) -> Mapping[str, object]:
     return vars(module) if isinstance(cast("object", module), ModuleType) else {}
 
 
+def _returned_by(function: Callable[[], object]) -> object:
+    """Return what a function returns, or a list of what it yields."""
+    returned = function()
+    return list(cast("Iterator[object]", returned)) if inspect.isgenerator(returned) else returned
+
+
 def _presets_in(module: ModuleType) -> dict[str, list[Preset]]:
     """Return the presets of a module by the names of what they are in."""
     found: dict[str, list[Preset]] = {}
@@ -150,14 +155,13 @@ def _choose(presets: list[Preset], wanted: str | None, text: str) -> str:
     return wanted
 
 
-def _check_bases(presets: list[Preset], which: str, module: ModuleType) -> None:
+def _check_bases(presets: list[Preset], label: str, module: ModuleType) -> None:
     names = {preset.name for preset in presets}
     for preset in presets:
         if preset.extends is not None and preset.extends not in names:
-            wanted = {preset.name, preset.extends}
-            held = {name: {each.name for each in inside} for name, inside in _presets_in(module).items()}
-            fitting = [name for name, names in held.items() if wanted <= names]
-            example = f", as in {which.partition(':')[0]}:{fitting[0]}:{preset.name}" if fitting else ""
+            both = {preset.name, preset.extends}
+            fitting = [name for name, held in _presets_in(module).items() if both <= {each.name for each in held}]
+            example = f", as in {label.partition(':')[0]}:{fitting[0]}:{preset.name}" if fitting else ""
             raise WrongUsage(
-                f"preset {preset.name!r} extends {preset.extends!r}, which is not in {which}; name a list that has both{example}"
+                f"preset {preset.name!r} extends {preset.extends!r}, which is not in {label}; name a list that has both{example}"
             )

@@ -18,7 +18,7 @@ from creche.host import Host, open_host
 from creche.models import ScriptedModel
 from creche.prompt import AssembleContext
 
-from ._ending import FAILED, WrongUsage, check_stdout, complain, tell, write_line
+from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, tell, write_line
 from ._folder import check_folder
 from ._lead import LEAD, PERSONA, Powers, plugins_for
 from ._named import Named, find_named
@@ -37,6 +37,9 @@ Examples:
 Exit codes: 0 done, also if the report tells of something that is wrong; 1 there is no report, or with --text no
 prompt; 2 wrong usage; 129 the terminal has gone; 130 interrupted; 143 terminated.
 """
+
+
+ALONE = "what the plugins of a host bring is not shown with a preset alone; name the function that opens the host"
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -79,20 +82,18 @@ def prompt(
     """
     if (code := check_stdout()) is not None:
         return code
+    if as_json and as_text:
+        return complain("--json and --text are two ways to show it; give one of them", USAGE)
     powers = Powers(write=write, shell=shell)
-    ended = run_until_stopped(partial(_report, preset, agent, folder, powers, ways=(as_json, as_text)))
+    ended = run_until_stopped(partial(_report, preset, agent, folder, powers))
     if isinstance(ended, Stopped):
         return complain(" ".join(ended.sentence.split()), ended.code)
     report, alone = ended
     return _show(report, alone=alone, as_json=as_json, as_text=as_text)
 
 
-def _report(
-    preset: str | None, agent: str | None, folder: str, powers: Powers, *, ways: tuple[bool, bool]
-) -> tuple[PromptReport, bool]:
+def _report(preset: str | None, agent: str | None, folder: str, powers: Powers) -> tuple[PromptReport, bool]:
     """Return the report, and whether it is about a preset alone."""
-    if all(ways):
-        raise WrongUsage("--json and --text are two ways to show it; give one of them")
     with kept_from_stdout():
         whom = _find(preset, agent, folder, powers)
         with users_code("what --preset names failed", is_host=True):
@@ -156,9 +157,6 @@ async def _explain_in(host: Host, whom: _Whom) -> PromptReport:
     spec = AgentSpec(whom.agent, cwd=whom.folder, model=ScriptedModel({}) if model is None else None)
     async with host.open_agent(spec, preset=whom.named.preset) as opened:
         return await explain_prompt(host.registry, AssembleContext.of(opened))
-
-
-ALONE = "what the plugins of a host bring is not shown with a preset alone; name the function that opens the host"
 
 
 def _show(report: PromptReport, *, alone: bool, as_json: bool, as_text: bool) -> int:

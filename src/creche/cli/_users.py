@@ -24,14 +24,15 @@ MOST_SAID = 5
 """Errors of a group that are told."""
 MOST_SHOWN = 2000
 """Characters of an error that are told."""
-_OURS = (
+_PLUMBING = (
     os.path.join(Path(__file__).parent.parent, ""),
     *[os.path.join(*each.__path__, "") for each in (importlib, outcome, trio)],
 )
-_BETWEEN = (*_OURS, contextlib.__file__, "<")
+"""Folders of creche, and of what it calls the user's code through."""
+_BETWEEN = (*_PLUMBING, contextlib.__file__, "<")
 """How the files begin whose lines say nothing of what the user wrote."""
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
-_INSTALLED = (*_OURS, *[os.path.join(sysconfig.get_path(name), "") for name in _LIBRARIES])
+_INSTALLED = (*_PLUMBING, *[os.path.join(sysconfig.get_path(name), "") for name in _LIBRARIES])
 
 
 class UserCodeFailed(Exception):  # noqa: N818 - raised as a statement about what the user wrote
