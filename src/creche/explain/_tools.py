@@ -42,23 +42,15 @@ class _View:
         if name not in self._offered:
             return ToolReport(name, place=None, note=ADDED, state="direct", schema=schema)
         offered, by = self._offered[name]
-        found = self._registered_as(name) if self._is_registered(name) else (by,)
         note = CHANGED if schema != offered else ""
-        return self._report(name, found, state="direct", note=note, schema=schema)
+        return self._report(name, self._behind(name, by), state="direct", note=note, schema=schema)
 
     def registered(self) -> Iterator[ToolReport]:
         """Report on the tools of the chain that are not in the assembly."""
         for name, (nearest, *_) in self._passages.items():
-            if self._is_registered(name) and name in self._shown:
+            if self._offers_registered(name) and name in self._shown:
                 continue
-            state: ToolState = "left-out"
-            note = ""
-            if nearest.stopped_by:
-                state = "hidden"
-            elif self._seen.mode == "code":
-                state = "in-programs"
-            else:
-                note = TAKEN_OUT if self._is_registered(name) else NOT_OFFERED
+            state, note = self._state_of(name, nearest)
             yield self._report(
                 name,
                 self._registered_as(name),
@@ -67,12 +59,19 @@ class _View:
                 hidden_by=tuple([_rule(by, name) for by in nearest.stopped_by]),
             )
 
+    def _state_of(self, name: str, nearest: Passage) -> tuple[ToolState, str]:
+        """Tell why a tool of the chain is not in the assembly, and what is to be noted about that."""
+        if nearest.stopped_by:
+            return "hidden", ""
+        if self._seen.mode == "code":
+            return "in-programs", ""
+        return "left-out", TAKEN_OUT if self._offers_registered(name) else NOT_OFFERED
+
     def taken_out(self) -> Iterator[ToolReport]:
         """Report on what was offered otherwise, and is not in the assembly."""
         for name, (_, by) in self._offered.items():
-            if name not in self._shown and (name == RUN_CODE or not self._is_registered(name)):
-                found = self._registered_as(name) if self._is_registered(name) else (by,)
-                yield self._report(name, found, state="left-out", note=TAKEN_OUT)
+            if name not in self._shown and (name == RUN_CODE or not self._offers_registered(name)):
+                yield self._report(name, self._behind(name, by), state="left-out", note=TAKEN_OUT)
 
     def known(self) -> Iterator[ToolReport]:
         """Report on names that a tool provider knows, and nobody offers."""
@@ -81,10 +80,14 @@ class _View:
             for name in given.known_names - elsewhere:
                 yield self._report(name, (by,), state="known", note=KNOWN)
 
-    def _is_registered(self, name: str) -> bool:
+    def _offers_registered(self, name: str) -> bool:
         """Tell whether what is offered under a name is the tool that is registered, and not another one."""
         tool = self._seen.direct.get(name)
         return tool is not None and name in self._offered and self._offered[name][0] is tool.schema
+
+    def _behind(self, name: str, provider: Registration) -> tuple[Registration, ...]:
+        """Return the registrations of the tool that is offered under a name, or else that of its tool provider."""
+        return self._registered_as(name) if self._offers_registered(name) else (provider,)
 
     def _registered_as(self, name: str) -> tuple[Registration, ...]:
         """Return the registrations of a tool, the nearest first."""
@@ -103,24 +106,29 @@ class _View:
         hidden_by: tuple[Rule, ...] = (),
     ) -> ToolReport:
         by, *shadowed = found
+        refused_by, unclear = self._refusals(name)
+        return ToolReport(
+            name,
+            place=place_of(by),
+            shadows=places_of(shadowed),
+            note="; ".join([*([note] if note else []), *unclear]),
+            state=state,
+            schema=schema,
+            hidden_by=hidden_by,
+            refused_by=refused_by,
+        )
+
+    def _refusals(self, name: str) -> tuple[tuple[Rule, ...], list[str]]:
+        """Return the guards that refuse the calls of a tool, and a sentence about each that cannot tell."""
         refused_by: list[Rule] = []
-        notes = [note] if note else []
+        unclear: list[str] = []
         for guard in self._guards:
             try:
                 if _refuses(guard, name):
                     refused_by.append(_rule(guard, name))
             except Exception as error:  # noqa: BLE001 - whatever it raises, what else there is to say is said
-                notes.append(f"a guard of {place_of(guard)} cannot tell whether it refuses it: {shown_error(error)}")
-        return ToolReport(
-            name,
-            place=place_of(by),
-            shadows=places_of(shadowed),
-            note="; ".join(notes),
-            state=state,
-            schema=schema,
-            hidden_by=hidden_by,
-            refused_by=tuple(refused_by),
-        )
+                unclear.append(f"a guard of {place_of(guard)} cannot tell whether it refuses it: {shown_error(error)}")
+        return tuple(refused_by), unclear
 
 
 def _rule(by: Registration, name: str) -> Rule:

@@ -85,16 +85,17 @@ async def try_assembling(registry: Registry, context: AssembleContext) -> Trial:
     providers = tuple([await _evaluate((by,), context) for by in registry.read(PROVIDERS, scope)])
     sections = await _evaluate_all(registry.read(SECTIONS, scope), context)
     found = registry.read(CONTEXTS, scope)
-    contexts = _leave(found) if suppressed_by else await _evaluate_all(found, context)
+    contexts = _not_evaluated(found) if suppressed_by else await _evaluate_all(found, context)
     evaluated = (*variables, *providers, *sections, *contexts)
     problems = [each.failure for each in evaluated if each.failure]
     wrappers = tuple([by for by in registry.read(WRAPPERS, scope) if _stands_around(by, context)])
     orders = () if any(each.failure for each in providers) else registry.read(ORDERS, scope)
     fixed = [*[(_fixed(each), each.by) for each in evaluated], *_as_they_are((*orders, *suppressed_by))]
-    assembly, around = await _attempt(fixed, context, problems), None
+    bare = await _attempt(fixed, context, problems)
+    wrapped = None
     if wrappers and not problems:
-        around = await _attempt([*fixed, *_as_they_are(wrappers)], context, problems)
-    assembly = around or assembly or _as_far_as_it_goes(sections, contexts, variables, providers)
+        wrapped = await _attempt([*fixed, *_as_they_are(wrappers)], context, problems)
+    assembly = wrapped or bare or _as_far_as_it_goes(sections, contexts, variables, providers)
     return Trial(
         sections=sections,
         contexts=contexts,
@@ -102,7 +103,7 @@ async def try_assembling(registry: Registry, context: AssembleContext) -> Trial:
         providers=providers,
         suppressed_by=suppressed_by,
         wrappers=wrappers,
-        wrapped=around is not None,
+        wrapped=wrapped is not None,
         assembly=_without_failed(assembly, evaluated),
         problems=tuple(problems),
     )
@@ -135,7 +136,7 @@ async def _evaluate(found: tuple[Registration, ...], context: AssembleContext) -
     )
 
 
-def _leave(found: ByName) -> tuple[Evaluated, ...]:
+def _not_evaluated(found: ByName) -> tuple[Evaluated, ...]:
     return tuple([Evaluated(by, shadowed=tuple(shadowed)) for by, *shadowed in found.values()])
 
 
