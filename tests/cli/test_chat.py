@@ -97,7 +97,7 @@ async def test_the_terminal_is_left_as_it_was(chat):
 
 
 @pytest.mark.parametrize(("variables", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-async def test_there_are_no_colours_where_they_are_not_wanted(chat, variables, is_coloured):
+async def test_there_are_colours_unless_they_are_not_wanted(chat, variables, is_coloured):
     async with talking(chat, [], **variables) as (screen, _):
         screen.type("\x04")
         assert await screen.ends() == 0

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -27,6 +28,18 @@ async def converse(chat, script, lines, *arguments, **variables):
         return (*await finish(started, stdin=data), mock)
 
 
+@asynccontextmanager
+async def talking(chat, script, *arguments):
+    """A chat between pipes, which SIGINT reaches; its process and the mock."""
+    async with open_mock_provider(script) as mock:
+        started = chat("--model", "mock", "--base-url", mock.openai_url, *arguments)
+        process = await trio.lowlevel.open_process(
+            **started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
+        )
+        async with process.stdin, process.stdout, process.stderr:
+            yield process, mock
+
+
 async def test_each_line_is_a_turn_and_answers_go_to_stdout(chat):
     script = [[say("I look."), call("read", path="notes.md")], say("Milk 麵包."), say("Two.")]
     code, said, told, mock = await converse(chat, script, "What to buy?\r\n\n  \nHow many, 你好?")
@@ -38,18 +51,13 @@ async def test_each_line_is_a_turn_and_answers_go_to_stdout(chat):
 
 
 async def test_a_program_can_read_an_answer_before_it_sends_the_next_line(chat):
-    async with open_mock_provider(lambda request: say(f"{len(asked(request))}!")) as mock:
-        started = chat("--model", "mock", "--base-url", mock.openai_url)
-        process = await trio.lowlevel.open_process(
-            **started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        async with process.stdin, process.stdout:
-            for number in (1, 2):
-                await process.stdin.send_all(b"Go.\n")
-                assert await read_until(process.stdout, "!\n") == f"{number}!\n"
-            await process.stdin.aclose()
-            assert await read_all(process.stdout) == ""
-            assert await process.wait() == 0
+    async with talking(chat, lambda request: say(f"{len(asked(request))}!")) as (process, _):
+        for number in (1, 2):
+            await process.stdin.send_all(b"Go.\n")
+            assert await read_until(process.stdout, "!\n") == f"{number}!\n"
+        await process.stdin.aclose()
+        assert await read_all(process.stdout) == ""
+        assert await process.wait() == 0
 
 
 async def test_json_is_one_object_a_turn(chat):
@@ -129,19 +137,15 @@ async def test_without_a_stdin_there_are_no_lines(chat):
 
 @pytest.mark.parametrize("as_json", [False, True])
 async def test_ctrl_c_ends_it_and_the_open_turn_is_told(chat, as_json):
-    async with open_mock_provider([say("One."), [say("So far"), silent()]]) as mock:
-        started = chat("--model", "mock", "--base-url", mock.openai_url, *(["--json"] if as_json else []))
-        process = await trio.lowlevel.open_process(
-            **started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
-        )
-        async with process.stdin, process.stdout, process.stderr:
-            await process.stdin.send_all(b"Go.\nGo on.\n")
-            said = await read_until(process.stdout, "One." if as_json else "So far")
-            await mock.wait_requests(2)
-            process.send_signal(signal.SIGINT)
-            said += await read_all(process.stdout)
-            told = await read_all(process.stderr)
-            assert await process.wait() == 130
+    script = [say("One."), [say("So far"), silent()]]
+    async with talking(chat, script, *(["--json"] if as_json else [])) as (process, mock):
+        await process.stdin.send_all(b"Go.\nGo on.\n")
+        said = await read_until(process.stdout, "One." if as_json else "So far")
+        await mock.wait_requests(2)
+        process.send_signal(signal.SIGINT)
+        said += await read_all(process.stdout)
+        told = await read_all(process.stderr)
+        assert await process.wait() == 130
         await mock.wait_quiet()
         assert mock.hung_up == 1
     assert told.splitlines()[-1].startswith("creche: interrupted. 2 requests, ")
@@ -152,30 +156,20 @@ async def test_ctrl_c_ends_it_and_the_open_turn_is_told(chat, as_json):
 
 
 async def test_ctrl_c_between_turns_ends_it(chat):
-    async with open_mock_provider([say("One.")]) as mock:
-        started = chat("--model", "mock", "--base-url", mock.openai_url, "--json")
-        process = await trio.lowlevel.open_process(
-            **started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
-        )
-        async with process.stdin, process.stdout, process.stderr:
-            await process.stdin.send_all(b"Go.\n")
-            await read_until(process.stdout, "}\n")
-            process.send_signal(signal.SIGINT)
-            assert await read_all(process.stdout) == ""
-            assert await process.wait() == 130
+    async with talking(chat, [say("One.")], "--json") as (process, _):
+        await process.stdin.send_all(b"Go.\n")
+        await read_until(process.stdout, "}\n")
+        process.send_signal(signal.SIGINT)
+        assert await read_all(process.stdout) == ""
+        assert await process.wait() == 130
 
 
 async def test_when_nobody_reads_the_answers_it_ends(chat):
-    async with open_mock_provider(lambda _: say("x")) as mock:
-        started = chat("--model", "mock", "--base-url", mock.openai_url)
-        process = await trio.lowlevel.open_process(
-            **started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        async with process.stdin, process.stdout, process.stderr:
-            await process.stdout.aclose()
-            await process.stdin.send_all(b"Go.\n")
-            told = await read_all(process.stderr)
-            assert await process.wait() == 1
+    async with talking(chat, lambda _: say("x")) as (process, _):
+        await process.stdout.aclose()
+        await process.stdin.send_all(b"Go.\n")
+        told = await read_all(process.stderr)
+        assert await process.wait() == 1
     assert "creche: nobody reads the answer. 1 request, " in told
 
 

@@ -113,18 +113,18 @@ async def test_what_fails_with_an_agent_too_is_a_problem_and_no_finding():
 
 
 @pytest.mark.parametrize(
-    ("name", "is_found"),
+    ("agent", "name", "is_found"),
     [
-        ("ada", True),
-        ("ada:rules", True),
-        ("adage", False),
-        ("rules:ada", False),
-        ("tool", False),
-        ("team:policy", False),
+        ("ada", "ada", True),
+        ("ada", "ada:rules", True),
+        ("ada", "adage", False),
+        ("ada", "rules:ada", False),
+        ("tool", "tool", False),
+        ("team", "team:policy", False),
     ],
 )
-async def test_what_has_the_name_of_the_agent(name, is_found):
-    agent = name.partition(":")[0] if name.startswith(("tool", "team")) else "ada"
+async def test_what_has_the_name_of_the_agent(agent, name, is_found):
+    """Rule: the first part of its name counts, unless that is one of our own."""
     async with (
         open_host(model=ScriptedModel({}), plugins=[Plugin("p", setup=[section(name)])]) as host,
         host.open_agent(AgentSpec(agent)) as opened,

@@ -182,18 +182,25 @@ async def test_a_guard_that_cannot_tell_is_told_of(pens, scopes, told, verdict):
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "problem"),
     [
-        lambda: Section(5, order=200, text="x"),
-        lambda: Section("x", order=200, text="x", interpolate="no"),
-        lambda: Section("x", order=200, text="x", complete=1),
-        lambda: RuntimeContext(None, order=200, text="x"),
-        lambda: ToolSchemas([], known_names=[5]),
-        lambda: ToolSchemas([], known_names="read"),
-        lambda: Origin("x", kind="tool"),
-        lambda: PromptAssembly(tools=[ToolSchema("x", description="", parameters={}), None]),
+        (lambda: Section(5, order=200, text="x"), "Section.name is a text, not 5"),
+        (lambda: Section("x", order=200, text="x", interpolate="no"), "Section.interpolate is true or false, not 'no'"),
+        (lambda: Section("x", order=200, text="x", complete=1), "Section.complete is true or false, not 1"),
+        (lambda: RuntimeContext(None, order=200, text="x"), "RuntimeContext.name is a text, not None"),
+        (lambda: ToolSchemas([], known_names=[5]), "known_names= takes str, and 5 is none; give names"),
+        (
+            lambda: ToolSchemas([], known_names="read"),
+            "known_names= takes a list, not 'read'; write known_names=[...]",
+        ),
+        (lambda: Origin("x", kind="tool"), "Origin.kind is one of 'section', 'runtime context', not 'tool'"),
+        (
+            lambda: PromptAssembly(tools=[ToolSchema("x", description="", parameters={}), None]),
+            "PromptAssembly.tools holds None; it holds ToolSchema values",
+        ),
     ],
 )
-def test_what_would_end_a_report_is_refused_where_it_is_made(make):
-    with pytest.raises((TypeError, ValueError)):
+def test_what_would_end_a_report_is_refused_where_it_is_made(make, problem):
+    with pytest.raises((TypeError, ValueError)) as caught:
         make()
+    assert str(caught.value) == problem

@@ -131,7 +131,7 @@ def test_known_names_may_be_more_than_the_schemas():
     assert ToolSchemas([], known_names=["a"]).known_names == {"a"}
 
 
-def test_what_was_given_can_change_afterwards():
+def test_schemas_do_not_change_with_what_they_were_made_of():
     given, known = [schema("a")], {"a", "b"}
     schemas = ToolSchemas(given, known_names=known)
     given.clear()

@@ -105,7 +105,7 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-def check_order(entry: "_Named", _attribute: object, order: float) -> None:
+def check_order(entry: _Named, _attribute: object, order: float) -> None:
     """Refuse what is no finite number.
 
     Raises:
