@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from creche.errors import PromptError
 from creche.prompt import AssembleContext, assemble, render_context_sections, render_prompt
 from creche.scope import Owner, Registry, ScopeKey, bind_scope_parent, make_registrar
 
@@ -46,6 +47,18 @@ def see(registry):
         return await assemble(registry, AssembleContext(scope))
 
     return assembled
+
+
+@pytest.fixture
+def refusal(see):
+    """Return why the prompt of a scope cannot be assembled."""
+
+    async def told(scope=None):
+        with pytest.raises(PromptError) as caught:
+            await see(scope)
+        return str(caught.value)
+
+    return told
 
 
 @pytest.fixture

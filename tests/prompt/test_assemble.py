@@ -1,7 +1,6 @@
 """From what is registered to one assembly."""
 
 import gc
-import weakref
 from types import MappingProxyType
 
 import attrs
@@ -10,7 +9,6 @@ import pytest
 from creche.errors import InternalError, PromptError
 from creche.messages import ToolSchema
 from creche.prompt import (
-    UNLISTED_TOOLS,
     AssembleContext,
     AssemblePrompt,
     Origin,
@@ -24,7 +22,6 @@ from creche.prompt import (
     Variable,
     assemble,
     render_prompt,
-    tool_order,
 )
 
 
@@ -34,12 +31,6 @@ def section(name, text, order=0, **options):
 
 def context(name, text, order=0):
     return RuntimeContext(name, order=order, text=text)
-
-
-def offering(*names, known=None):
-    schemas = [ToolSchema(name, description=f"Does {name}.", parameters={"type": "object"}) for name in names]
-    given = ToolSchemas(schemas) if known is None else ToolSchemas(schemas, known_names=known)
-    return ToolProvider(lambda _: given)
 
 
 def fails(context):
@@ -57,12 +48,6 @@ def lazily(value):
         return value
 
     return lambda _: give()
-
-
-async def refusal(see, scope=None):
-    with pytest.raises(PromptError) as caught:
-        await see(scope)
-    return str(caught.value)
 
 
 def names(pieces):
@@ -181,19 +166,19 @@ WRONG = [None, 5, b"bytes", ["list"]]
 
 @pytest.mark.parametrize("value", WRONG)
 @pytest.mark.parametrize("kind", [section, context])
-async def test_a_text_function_that_gives_no_text_is_named(pen, see, kind, value):
+async def test_a_text_function_that_gives_no_text_is_named(pen, refusal, kind, value):
     pen.add(kind("a", lambda _: value))
     what = "section" if kind is section else "runtime context"
-    assert await refusal(see) == (
+    assert await refusal() == (
         f"{what} 'a' of 'host' at the global layer gave {value!r}; "
         "its text is a string or a plain function that returns one"
     )
 
 
 @pytest.mark.parametrize("value", WRONG[1:])
-async def test_a_variable_that_gives_no_text_is_named(pen, see, value):
+async def test_a_variable_that_gives_no_text_is_named(pen, refusal, value):
     pen.add(Variable("a", lambda _: value))
-    assert await refusal(see) == (
+    assert await refusal() == (
         f"variable 'a' of 'host' at the global layer gave {value!r}; "
         "a provider is a plain function that returns a text or None"
     )
@@ -203,9 +188,9 @@ async def test_a_variable_that_gives_no_text_is_named(pen, see, value):
     ("value", "shown"),
     [(None, "None"), ([], "[]"), (ToolSchema("a", description="", parameters={}), "ToolSchema 'a'")],
 )
-async def test_a_tool_provider_that_gives_no_schemas_is_named(pen, see, value, shown):
+async def test_a_tool_provider_that_gives_no_schemas_is_named(pen, refusal, value, shown):
     pen.add(ToolProvider(lambda _: value))
-    assert await refusal(see) == (
+    assert await refusal() == (
         f"a tool provider of 'host' at the global layer gave {shown}; it returns ToolSchemas(...)"
     )
 
@@ -227,17 +212,17 @@ class TestEachSource:
         assert str(caught.value) == f"{what} of 'host' at the global layer raised RuntimeError('broken')"
         assert repr(caught.value.__cause__) == "RuntimeError('broken')"
 
-    async def test_a_prompt_error_is_one_from_it_too(self, pen, see, make, what):
+    async def test_a_prompt_error_is_one_from_it_too(self, pen, refusal, make, what):
         def refuses(_):
             raise PromptError("inner")
 
         pen.add(make(refuses))
-        assert await refusal(see) == f"{what} of 'host' at the global layer raised PromptError('inner')"
+        assert await refusal() == f"{what} of 'host' at the global layer raised PromptError('inner')"
 
-    async def test_a_coroutine_is_refused_and_nothing_is_said_of_it_later(self, pen, see, make, what):
+    async def test_a_coroutine_is_refused_and_nothing_is_said_of_it_later(self, pen, refusal, make, what):
         """Rule: no 'was never awaited' comes after the refusal; pytest turns one into a failure."""
         pen.add(make(lazily("x")))
-        message = await refusal(see)
+        message = await refusal()
         assert message.startswith(f"{what} of 'host' at the global layer gave <coroutine object lazily.")
         gc.collect()
 
@@ -261,9 +246,9 @@ class Unprintable:
 
 
 @pytest.mark.parametrize("value", [Huge(), Unprintable(), b"x" * 100_000])
-async def test_a_message_stays_short_whatever_is_given(pen, see, value):
+async def test_a_message_stays_short_whatever_is_given(pen, refusal, value):
     pen.add(section("a", lambda _: value))
-    assert len(await refusal(see)) < 400
+    assert len(await refusal()) < 400
 
 
 async def test_what_a_provider_registers_joins_where_it_is_read_later(pen, see):
@@ -321,10 +306,10 @@ async def test_a_wrapper_cannot_take_it_away_or_change_it(pen, prompt):
     assert await prompt() == "all"
 
 
-async def test_two_complete_sections_fail_and_are_named(pen, make_pen, see, scopes):
+async def test_two_complete_sections_fail_and_are_named(pen, make_pen, refusal, scopes):
     pen.add(section("a", fails, complete=True))
     make_pen("other", scopes.ada).add(section("b", fails, complete=True))
-    assert await refusal(see, scopes.ada) == (
+    assert await refusal(scopes.ada) == (
         "only one section can be the complete prompt, not section 'a' of 'host' at the global layer "
         "and section 'b' of 'other' at scope 'ada'"
     )
@@ -422,9 +407,10 @@ async def test_what_a_wrapper_does_reaches_no_other_assembly(pen, see, scopes):
             event.assembly.tools[0].description = "spoilt"
         return attrs.evolve(event.assembly, sections=(), tools=(), variables={})
 
+    schemas = ToolSchemas([ToolSchema("read", description="", parameters={})])
     pen.add(Variable("a", lambda _: "x"))
     pen.add(section("a", "{{a}}"))
-    pen.add(offering("read"))
+    pen.add(ToolProvider(lambda _: schemas))
     pen.at(scopes.ada).wrap(AssemblePrompt, spoil)
     assert (await see(scopes.ada)).tools == ()
     other = await see(scopes.ben)
@@ -466,149 +452,3 @@ def test_an_assembly_does_not_change_with_what_it_was_made_of():
     assert (dict(assembly.variables), len(assembly.sections)) == ({"a": "x"}, 1)
     assert attrs.evolve(assembly, sections=()).variables is assembly.variables
     assert isinstance(assembly.variables, MappingProxyType)
-
-
-# ---------------------------------------------------------------- tools
-
-
-async def test_the_tools_of_all_providers_add_up_sorted_by_name(pen, see, scopes):
-    pen.add(offering("write", "Read"))
-    pen.at(scopes.ada).add(offering("edit"))
-    pen.at(scopes.ben).add(offering("other"))
-    assert names((await see(scopes.ada)).tools) == ["Read", "edit", "write"]
-
-
-async def test_a_tool_order_puts_the_unlisted_at_the_marker(pen, see):
-    pen.add(offering("d", "c", "b", "a"))
-    pen.add(tool_order(["c", UNLISTED_TOOLS, "a"]))
-    assert names((await see()).tools) == ["c", "b", "d", "a"]
-
-
-async def test_the_nearest_tool_order_wins(pen, see, scopes):
-    pen.add(offering("a", "b"))
-    pen.add(tool_order(["nobody", UNLISTED_TOOLS]))
-    own = pen.at(scopes.ada).add(tool_order(["b", UNLISTED_TOOLS]))
-    assert names((await see(scopes.ada)).tools) == ["b", "a"]
-    own.undo()
-    assert (await refusal(see, scopes.ada)).startswith("tool order lists unknown tools 'nobody'; ")
-
-
-async def test_a_known_tool_that_is_restricted_away_is_merely_absent(pen, see):
-    pen.add(offering("a", known=["a", "hidden"]))
-    pen.add(tool_order(["hidden", UNLISTED_TOOLS]))
-    assert names((await see()).tools) == ["a"]
-
-
-async def test_a_tool_that_is_there_is_known_whatever_its_provider_says(pen, see):
-    pen.add(offering("b", "a", known=[]))
-    pen.add(tool_order(["b", UNLISTED_TOOLS]))
-    assert names((await see()).tools) == ["b", "a"]
-
-
-async def test_unknown_names_of_a_tool_order_fail_with_the_known_ones(pen, see):
-    pen.add(offering("read", known=["read", "edit"]))
-    pen.add(tool_order(["raed", UNLISTED_TOOLS, "edti"]))
-    assert await refusal(see) == "tool order lists unknown tools 'raed', 'edti'; known: edit, read"
-
-
-async def test_a_tool_order_where_there_are_no_tools(pen, see):
-    order = pen.add(tool_order([UNLISTED_TOOLS]))
-    assert (await see()).tools == ()
-    order.undo()
-    pen.add(tool_order(["read", UNLISTED_TOOLS]))
-    assert await refusal(see) == "tool order lists unknown tools 'read'; known: (none)"
-
-
-async def test_two_providers_of_one_tool_fail_and_both_are_named(make_pen, see, scopes):
-    make_pen("one").add(offering("read"))
-    make_pen("two", scopes.ada).add(offering("read"))
-    assert await refusal(see, scopes.ada) == "tool 'read' is offered by 'one' and by 'two'; rename one of them"
-    assert names((await see(scopes.ben)).tools) == ["read"]
-
-
-async def test_one_provider_of_two_tools_of_one_name_fails(pen, see):
-    pen.add(offering("read", "read"))
-    assert await refusal(see) == "tool 'read' is offered by 'host' and by 'host'; rename one of them"
-
-
-async def test_a_tool_of_the_reserved_name_is_refused(pen, see):
-    pen.add(offering(UNLISTED_TOOLS))
-    assert (
-        await refusal(see)
-        == "'host' offers a tool named '<unlisted-tools>', which is reserved for tool orders; rename it"
-    )
-
-
-async def test_a_wrapper_sees_the_tools_in_order(pen, see):
-    seen = []
-
-    async def look(event, go_on):
-        seen.extend(names(event.assembly.tools))
-        return await go_on()
-
-    pen.add(offering("a", "b"))
-    pen.add(tool_order(["b", UNLISTED_TOOLS]))
-    pen.wrap(AssemblePrompt, look)
-    await see()
-    assert seen == ["b", "a"]
-
-
-# ---------------------------------------------------------------- one tuple of tools for as long as nothing changes
-
-
-async def test_the_tools_are_one_tuple_while_the_providers_give_the_same(pen, see, scopes):
-    """Rule: the request's head stays one value for as long as nothing changes."""
-    pen.add(offering("a"))
-    shared = (await see(scopes.ada)).tools
-    pen.add(section("more", "x"))
-    assert (await see(scopes.ada)).tools is (await see(scopes.ben)).tools is shared
-    own = pen.at(scopes.ada).add(offering("b"))
-    mine = (await see(scopes.ada)).tools
-    assert (await see(scopes.ada)).tools is mine
-    assert (await see(scopes.ben)).tools is shared
-    own.undo()
-    assert (await see(scopes.ada)).tools is shared
-
-
-async def test_each_order_has_a_tuple_of_its_own(pen, see, scopes):
-    pen.add(offering("a", "b"))
-    pen.at(scopes.ada).add(tool_order(["b", UNLISTED_TOOLS]))
-    first, second = (await see(scopes.ada)).tools, (await see(scopes.ben)).tools
-    assert (names(first), names(second)) == (["b", "a"], ["a", "b"])
-    assert ((await see(scopes.ada)).tools is first, (await see(scopes.ben)).tools is second) == (True, True)
-
-
-async def test_another_provider_before_changes_the_tools(pen, see):
-    first = pen.add(offering("a"))
-    pen.add(offering("b"))
-    assert names((await see()).tools) == ["a", "b"]
-    first.undo()
-    assert names((await see()).tools) == ["b"]
-    pen.add(offering("c"))
-    assert names((await see()).tools) == ["b", "c"]
-
-
-async def test_orders_of_schemas_that_are_gone_are_not_kept(pen, see):
-    """Rule: what is kept of an order lives no longer than the schemas it is an order of."""
-
-    def provide(_):
-        schemas = ToolSchemas([ToolSchema("a", description="", parameters={})])
-        given.append(weakref.ref(schemas))
-        return schemas
-
-    given = []
-    pen.add(offering("b"))
-    pen.add(ToolProvider(provide))
-    for _ in range(3):
-        await see()
-    gc.collect()
-    assert [each() for each in given] == [None, None, None]
-
-
-async def test_a_few_orders_are_kept_for_schemas_and_no_more(pen, see):
-    schemas = ToolSchemas([ToolSchema("a", description="", parameters={})])
-    pen.add(ToolProvider(lambda _: schemas))
-    for _ in range(30):
-        with pen.add(tool_order([UNLISTED_TOOLS])):
-            assert names((await see()).tools) == ["a"]
-    assert len(schemas._orders) <= 8
