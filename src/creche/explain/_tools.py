@@ -75,7 +75,7 @@ class _View:
 
     def known(self) -> Iterator[ToolReport]:
         """Report on names that a tool provider knows, and nobody offers."""
-        elsewhere = {*self._offered, *self._passages, RUN_CODE}
+        elsewhere = {*self._offered, *self._passages}
         for by, given in self._providers:
             for name in given.known_names - elsewhere:
                 yield self._report(name, (by,), state="known", note=KNOWN)
