@@ -1,10 +1,12 @@
 """The parts of a chat that need no terminal: what lines mean, how an answer is laid out, what is said about turns."""
 
 import os
+import stat
 
 import pytest
 from hypothesis import given, strategies as st
 
+from creche.cli import _history
 from creche.cli._ending import WrongUsage
 from creche.cli._history import open_history
 from creche.cli._inspect import agents_text, status_text
@@ -106,6 +108,22 @@ def test_what_cannot_be_kept_or_read_any_more_is_said_once(tmp_path):
     history.append_string("three")
     assert history.get_strings() == ["one\ntwo", "three"]
     assert told == [f"what is typed is not kept in {str(file)!r}: Is a directory"]
+
+
+def test_a_history_that_others_could_read_is_its_owners_alone_from_then_on(tmp_path):
+    file = tmp_path / "chat-history"
+    file.touch()
+    file.chmod(0o644)
+    open_history(file, pytest.fail)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_of_a_long_history_the_newest_lines_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(_history, "MOST_LINES", 2)
+    history = open_history(tmp_path / "chat-history", pytest.fail)
+    for line in ("one", "two", "three"):
+        history.append_string(line)
+    assert list(open_history(tmp_path / "chat-history", pytest.fail).load_history_strings()) == ["three", "two"]
 
 
 def test_what_is_no_file_is_neither_read_nor_written(tmp_path):

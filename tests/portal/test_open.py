@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from creche import AgentSpec, FunctionModel, InternalError, open_host, open_portal, say
 from creche.errors import PortalError, ScopeClosedError
@@ -342,6 +343,46 @@ def test_a_block_that_is_cancelled_at_the_door_leaves_nothing_behind(under_async
             await asyncio.to_thread(begun.wait)
             await cancel(task)
             assert events == ["in", "out"]
+
+    under_asyncio(main)
+
+
+def test_what_opens_all_the_same_when_it_is_cancelled_at_the_door_is_left_first(under_asyncio):
+    """Rule: a cancelled task comes back when what it had in trio has ended, also if it was only just opened."""
+    events = []
+
+    @asynccontextmanager
+    async def stubborn():
+        with trio.CancelScope(shield=True):
+            entering.set()
+            await may_enter.wait()
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await may_leave.wait()
+            events.append("out")
+
+    entering, may_enter, may_leave = threading.Event(), trio.Event(), trio.Event()
+
+    async def main():
+        async with open_portal() as portal:
+
+            async def block():
+                async with portal.open(stubborn()):
+                    pytest.fail("it is open")
+
+            task = asyncio.ensure_future(block())
+            await asyncio.to_thread(entering.wait)
+            task.cancel()
+            await asyncio.sleep(0)
+            await portal.call(may_enter.set)
+            await portal.run(wait_all_tasks_blocked)
+            await asyncio.sleep(0)
+            came_back = task.done()
+            await portal.call(may_leave.set)
+            await asyncio.wait([task])
+            assert (came_back, task.cancelled(), events) == (False, True, ["out"])
 
     under_asyncio(main)
 

@@ -423,17 +423,18 @@ def test_a_call_that_trio_has_lost_is_told_when_it_ends(under_asyncio, monkeypat
 
 def test_a_call_that_comes_just_as_trio_ends_is_told(under_asyncio, monkeypatch):
     """It was begun too late for those who end, and too early to be refused."""
-    submit = TrioThread.submit
-
-    def submit_late(thread, function, *args):
-        if function.__name__ == "<lambda>":  # a call
-            thread._end_and_join()
-        submit(thread, function, *args)
 
     async def main():
         async with open_portal() as portal:
+            thread = portal._thread
+
+            class Calls(set):
+                def add(self, call):
+                    thread._end_and_join()
+                    super().add(call)
+
             await portal.run(double, 1)
-            monkeypatch.setattr(TrioThread, "submit", submit_late)
+            monkeypatch.setattr(thread, "_calls", Calls())
             with pytest.raises(PortalError, match="double did not come to its end, because the portal was closed"):
                 await portal.run(double, 1)
 

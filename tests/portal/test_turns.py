@@ -54,21 +54,29 @@ def test_trio_that_waits_has_stood_back_already(clock):
 def test_asyncio_goes_on_while_trio_has_work_without_end(under_asyncio):
     """Rule: a call comes back, and asyncio goes on, though trio never waits."""
 
+    rounds = 0
+
     async def work(until):
+        nonlocal rounds
         while not until.is_set():
-            end = time.perf_counter() + 0.001
+            rounds += 1
+            end = time.perf_counter() + 0.003
             while time.perf_counter() < end:
                 pass
             await trio.lowlevel.checkpoint()
 
     async def main():
         until = trio.Event()
+        longest = 0
         async with open_portal() as portal:
             working = asyncio.ensure_future(portal.run(work, until))
-            for _ in range(50):
+            for _ in range(100):
+                before = rounds
                 await portal.call(int)
                 await asyncio.sleep(0)
+                longest = max(longest, rounds - before)
             await portal.call(until.set)
             await working
+        assert longest < 100, "it was seen to be some hundreds without a rest, and some few with it"
 
     under_asyncio(main)

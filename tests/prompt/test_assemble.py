@@ -444,6 +444,12 @@ def test_an_assembly_takes_no_variable_that_could_not_be_registered(variables, e
     assert str(caught.value) == expected
 
 
+def test_an_assembly_looks_at_values_of_variables_that_are_an_assembly_s_own_too():
+    with pytest.raises(PromptError) as caught:
+        PromptAssembly(variables=MappingProxyType({"model": 5}))
+    assert str(caught.value) == "variable 'model' of an assembly is 5; it is a text or None"
+
+
 def test_an_assembly_does_not_change_with_what_it_was_made_of():
     variables, sections = {"a": "x"}, [Piece(Origin("a"), "a")]
     assembly = PromptAssembly(sections, variables=variables)
