@@ -510,6 +510,28 @@ async def test_lines_go_where_stderr_goes(live, tmp_path):
     assert re.fullmatch(PLAIN, told[0])
 
 
+@pytest.mark.parametrize("redirection", [">/dev/tty", "2>/dev/tty"])
+async def test_a_terminal_under_two_names_is_one(redirection, live):
+    """Rule: what is said stands above the tree, also if stdout and stderr are the same terminal under two names."""
+    script = [[say("I look.\nIt is"), call("read", path="notes.md")], say("Milk.")]
+    async with open_mock_provider(script) as mock:
+        started = live(mock)
+        shell = ["sh", "-c", f'exec "$@" {redirection}', "sh", *started["command"]]
+        async with open_window({**started, "command": shell}) as window:
+            assert await window.end() == 0
+    assert timeless(before_account(window.everything)) == snapshot(
+        [
+            "I look.",
+            "It is",
+            "Milk.",
+            "",
+            "agent  does                                                                time",
+            "lead   done (time)",
+            "1 agent, 2 requests (time)",
+        ]
+    )
+
+
 async def test_in_the_background_it_draws_nothing_until_the_end(live):
     """Rule: what is typed and shown meanwhile is another job's."""
     async with open_mock_provider([[say("I look."), call("read", path="notes.md")], say("Milk.")]) as mock:

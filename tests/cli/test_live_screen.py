@@ -10,7 +10,7 @@ import trio.testing
 
 from creche.cli._console import Console
 from creche.cli._live import Screen, Tty, find_tty
-from creche.cli._output import attend, open_output, run_attended
+from creche.cli._output import attend, open_output
 from creche.errors import CrecheError
 
 from .window import UNSET, set_size
@@ -108,6 +108,20 @@ def test_a_terminal_that_is_too_narrow_is_not_drawn_on(enter):
     terminal = enter()
     set_size(terminal, 19, 24)
     assert find_tty() is None
+
+
+def test_terminals_that_may_be_one_are_not_drawn_on(enter, monkeypatch):
+    """Rule: where it cannot be told whether what is drawn and what is said go to one terminal, there are plain lines."""
+    enter()
+    ours, theirs = os.openpty()
+    with open(theirs, "w", encoding="utf-8") as another:
+        monkeypatch.setattr(sys, "stdout", another)
+        assert find_tty() is None
+        monkeypatch.setattr(os, "tcgetpgrp", lambda descriptor: os.fstat(-1) if descriptor == theirs else 1)
+        tty = find_tty()
+        assert not tty.shows_answer
+        tty.close()
+    os.close(ours)
 
 
 def test_without_a_stderr_there_are_plain_lines(enter, monkeypatch):
@@ -223,12 +237,13 @@ def test_a_run_is_drained_however_it_ends(enter):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_attended(output, work)
+        trio.run(attend, output, work)
+    output.drain()
     shown = read(terminal)
     assert shown.count("told [2J\r\n") == 1
     assert shown.endswith("\x1b[JSo far\r\n\x1b[?7l\x1b[K\x1b[?7h\r\n")
     with pytest.raises(ValueError, match="7"):
-        run_attended(None, raise_seven)
+        trio.run(attend, None, raise_seven)
 
 
 async def raise_seven():

@@ -1,6 +1,8 @@
 """The ``creche`` command."""
 
+import signal
 import sys
+from typing import NoReturn
 
 from creche._util import publish
 
@@ -8,9 +10,21 @@ _PACKAGES = ("cyclopts", "rich", "prompt_toolkit")
 """What the extra `cli` brings."""
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 129 hung up, 130 interrupted, 143 terminated."""
-    from ._ending import INTERRUPTED, USAGE
+    try:
+        _run()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # before anything is imported once more
+        from ._ending import INTERRUPTED, complain
+        from ._signals import end_soon
+
+        end_soon(None)
+        sys.exit(complain("interrupted", INTERRUPTED))
+
+
+def _run() -> NoReturn:
+    from ._ending import USAGE, complain
 
     try:
         from ._app import app
@@ -19,15 +33,11 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise
-        sys.stderr.write(f"creche: the command line needs {error.name!r}; run: pip install 'creche[cli]'\n")
-        sys.exit(USAGE)
+        sys.exit(complain(f"the command line needs {error.name!r}; run: pip install 'creche[cli]'", USAGE))
     except Exception as error:
         if type(error).__module__.startswith("cyclopts"):
             sys.exit(USAGE)
         raise
-    except KeyboardInterrupt:
-        sys.stderr.write("creche: interrupted\n")
-        sys.exit(INTERRUPTED)
 
 
 __all__ = ["main"]

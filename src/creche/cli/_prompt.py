@@ -17,7 +17,7 @@ from creche.host import Host, open_host
 from creche.models import ScriptedModel
 from creche.prompt import AssembleContext
 
-from ._ending import FAILED, INTERRUPTED, USAGE, WrongUsage, complain, tell, write_line
+from ._ending import FAILED, USAGE, WrongUsage, complain, tell, write_line
 from ._folder import check_folder
 from ._lead import LEAD, PERSONA, Powers, plugins_for
 from ._named import Named, UserCodeFailed, find_named, said
@@ -79,8 +79,6 @@ def prompt(
         whom = _find(preset, agent, folder, Powers(write=write, shell=shell))
         with redirect_stdout(sys.stderr):  # what the user's code prints is not a part of the report
             report = trio.run(_explain, whom)
-    except KeyboardInterrupt:
-        return complain("interrupted", INTERRUPTED)
     except WrongUsage as wrong:
         return complain(str(wrong), USAGE)
     except (UserCodeFailed, CrecheError, InternalError) as error:
