@@ -26,6 +26,7 @@ from ._stopped import Stopped, run_until_stopped
 
 app = cyclopts.App(
     name="creche",
+    suppress_keyboard_interrupt=False,  # `main` says what happened
     version=importlib.metadata.version("creche"),
     help=(
         "Many AI agents in one program. `creche demo` shows a team at work, with no key and no network; "
