@@ -17,6 +17,8 @@ from ._output import attend, open_output
 from ._progress import Progress
 from ._stopped import Stopped, run_until_stopped
 
+NAMED = 4
+"""Most agents that are named when they were stopped, or one less and how many more there are."""
 EPILOGUE = """
 Examples:
 
@@ -91,6 +93,12 @@ def _run_job(job: Job, task: str, *, as_json: bool) -> int:
 
 
 def _end_without_reply(stopped: Stopped, progress: Progress) -> End:
-    who = f"; stopped: {', '.join(sorted(progress.stopped))}" if stopped.by_signal and progress.stopped else ""
+    who = f"; stopped: {_names(sorted(progress.stopped))}" if stopped.by_signal and progress.stopped else ""
     outcome = "cancelled" if stopped.by_signal else "failed"
     return End(outcome, answer=progress.answer, error=f"{stopped.sentence}{who}", code=stopped.code)
+
+
+def _names(paths: list[str]) -> str:
+    if len(paths) <= NAMED:
+        return ", ".join(paths)
+    return f"{', '.join(paths[: NAMED - 1])} and {len(paths) - NAMED + 1:,} more"
