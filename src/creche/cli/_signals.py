@@ -24,6 +24,13 @@ def code_and_word(number: int | None) -> tuple[int, str]:
     return (INTERRUPTED, "interrupted") if number is None else (128 + number, _WORDS[signal.Signals(number)])
 
 
+def stop_as_told() -> None:
+    """Stop as Ctrl-Z lets us, until somebody lets us go on; for who hears of that signal."""
+    heard = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, heard)
+
+
 def end_soon(number: int | None) -> None:
     """Let the process end within `LAST_WORDS`, as what the signal has ended; from here on it heeds no other one.
 

@@ -1,12 +1,15 @@
 """Writing to a descriptor without waiting for who reads there.
 
-A terminal is opened once more for that: one that has room says so, and may still make a large write wait. A pipe that has
-room takes `select.PIPE_BUF` bytes at once.
+A terminal is opened once more for that: one that has room says so, and may still make a large write wait. Where that
+cannot be done, and for pipes, it is written in pieces: a pipe that has room takes `select.PIPE_BUF` bytes at once.
 """
 
 import os
 import select
 from contextlib import suppress
+
+MOST = 65536
+"""Bytes that are written at once."""
 
 
 def reopen(terminal: int) -> int:
@@ -25,12 +28,15 @@ def has_room(descriptor: int, seconds: float) -> bool:
 
 
 def write_some(descriptor: int, data: bytearray) -> int:
-    """Write as much as there is room for; return how many bytes that was.
+    """Write as much as there is room for, in one piece or, if that might wait, in whole lines; return how many bytes that was.
 
     Raises:
       OSError: It is gone.
     """
+    size = MOST
+    if len(data) > select.PIPE_BUF and os.get_blocking(descriptor):
+        size = data.rfind(b"\n", 0, select.PIPE_BUF) + 1 or select.PIPE_BUF
     try:
-        return os.write(descriptor, data[: select.PIPE_BUF])
+        return os.write(descriptor, data[:size])
     except BlockingIOError:
         return 0
