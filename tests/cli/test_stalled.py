@@ -50,3 +50,15 @@ async def test_a_signal_ends_a_run_and_its_commands(stop, term, number, command,
                 assert await window.process.wait() == ENDINGS[number]
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_ctrl_z_is_ignored_where_it_was(command):
+    rest = trio.Event()
+    async with open_mock_provider([[say("I begin.\n"), until(rest), say("Done.")]]) as mock:
+        started = command("Go.", "--model", "mock", "--base-url", mock.openai_url)
+        async with open_window(started, ignored=[signal.SIGTSTP]) as window:
+            await window.wait_for("I begin.", "1 agent")
+            window.type("\x1a")
+            await window.wait_for("^Z")
+            rest.set()
+            assert await window.end() == 0
