@@ -249,7 +249,11 @@ async def test_everybody_above_hears_agents_come_and_go():
             ConfigError,
             "model: agent 'lead' has none: give AgentSpec(model=...), its preset's, or open_host(model=...)",
         ),
-        ({"model": "fast"}, ConfigError, "model: 'fast' is not of the form 'provider:model' and no alias"),
+        (
+            {"model": "fast"},
+            ConfigError,
+            "model: 'fast' is not of the form 'provider:model' and no alias; providers: anthropic, deepseek, local, ollama, openai, openrouter",
+        ),
         ({"model": "fast:x"}, NotRegisteredError, None),
         (
             {"model": FunctionModel(hello), "setup": [lambda registrar: 1 / 0]},

@@ -2,9 +2,14 @@ import re
 
 import pytest
 
-from creche import AgentSpec, FunctionModel, Preset, delegation, open_host, say, tool
+from creche import AgentSpec, FunctionModel, Preset, delegation, open_host, restrict, say, tool
 from creche._util import as_all, as_one
+from creche.plugins.files import files
 
+TOOL_CURE = "decorate a function with @tool, and give what is no tool in setup="
+PLUGIN_CURE = (
+    "a function that makes one is called, as in delegation(), and anything else goes into Plugin(name, setup=[...])"
+)
 MODEL = FunctionModel(lambda request: [say("done")])
 
 
@@ -29,8 +34,10 @@ def test_a_list_of_the_right_things_comes_back_as_a_tuple():
 @pytest.mark.parametrize(
     ("tools", "problem"),
     [
-        ([read, plain], "tools= takes Tool, and 'plain' is none; decorate the function with @tool"),
-        (read, f"tools= takes a list, not {read!r}; write tools=[...]"),
+        ([read, plain], f"tools= takes Tool, and 'plain' is none; {TOOL_CURE}"),
+        ([files(".")], f"tools= takes Tool, and Plugin 'files' is none; {TOOL_CURE}"),
+        ([restrict(deny=["a"])], f"tools= takes Tool, and {restrict(deny=['a'])!r} is none; {TOOL_CURE}"),
+        (read, "tools= takes a list, not Tool 'read'; write tools=[...]"),
         ("read", "tools= takes a list, not 'read'; write tools=[...]"),
         (7, "tools= takes a list, not 7; write tools=[...]"),
     ],
@@ -46,8 +53,10 @@ def test_what_is_no_tool_is_refused_where_it_is_given(make, tools, problem):
     [
         (
             {"plugins": [delegation]},
-            "plugins= takes Plugin, and 'delegation' is none; a function that makes one is called, as in delegation()",
+            f"plugins= takes Plugin, and 'delegation' is none; {PLUGIN_CURE}",
         ),
+        ({"plugins": [read]}, f"plugins= takes Plugin, and Tool 'read' is none; {PLUGIN_CURE}"),
+        ({"presets": Preset("team")}, "presets= takes a list, not Preset 'team'; write presets=[...]"),
         ({"presets": ["team"]}, "presets= takes Preset, and 'team' is none; write Preset(name, ...)"),
     ],
 )

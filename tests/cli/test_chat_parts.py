@@ -1,5 +1,7 @@
 """The parts of a chat that need no terminal: what lines mean, how an answer is laid out, what is said about turns."""
 
+import os
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -104,6 +106,18 @@ def test_what_cannot_be_kept_or_read_any_more_is_said_once(tmp_path):
     history.append_string("three")
     assert history.get_strings() == ["one\ntwo", "three"]
     assert told == [f"what is typed is not kept in {str(file)!r}: Is a directory"]
+
+
+def test_what_is_no_file_is_neither_read_nor_written(tmp_path):
+    """A pipe, and what never ends."""
+    told = []
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        history = open_history(tmp_path / name, told.append)
+        assert list(history.load_history_strings()) == []
+    what = [str(tmp_path / name) for name in ("pipe", "endless")]
+    assert told == [f"what is typed is not kept in {each!r}: it is no regular file" for each in what]
 
 
 # ---------------------------------------------------------------- what is said about turns

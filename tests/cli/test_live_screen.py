@@ -93,6 +93,15 @@ def test_the_columns_that_the_environment_says_are_the_most(enter, monkeypatch):
     tty.close()
 
 
+@pytest.mark.parametrize("columns", ["9" * 5000, "\u00b2", "-5"])
+def test_a_number_of_columns_that_is_none_is_not_heeded(columns, enter, monkeypatch):
+    enter()
+    monkeypatch.setenv("COLUMNS", columns)
+    tty = find_tty()
+    assert tty.size() == (80, 24)
+    tty.close()
+
+
 def test_a_terminal_that_does_not_say_its_size_has_the_usual_one(enter, monkeypatch):
     terminal = enter()
     set_size(terminal, 0, 0)

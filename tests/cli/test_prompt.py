@@ -489,24 +489,356 @@ def test_a_working_directory_that_is_gone_is_said(process, folder):
     assert process(sys.executable, "-c", script) == (2, "", sentence)
 
 
-def test_ctrl_c_ends_it(folder):
-    (folder / "mine.py").write_text(
-        "import sys, trio\nfrom contextlib import asynccontextmanager\n"
-        "@asynccontextmanager\nasync def app():\n"
-        "    print('waits', file=sys.stderr, flush=True)\n    await trio.sleep_forever()\n    yield\n",
-        encoding="utf-8",
+# ---------------------------------------------------------------- users' code that misbehaves
+
+NURSERY = """
+import json, sys
+from contextlib import asynccontextmanager
+import trio
+from creche import Plugin, Preset, ScriptedModel, Section, open_host
+from creche.prompt import AssemblePrompt
+
+PRESETS = [Preset("p", persona="You help.")]
+
+
+def host_with(*setup):
+    return open_host(model=ScriptedModel({}), presets=PRESETS, plugins=[Plugin("mine", setup=setup)])
+
+
+async def waits(event, go_on):
+    print("waits", file=sys.stderr, flush=True)
+    await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def app():
+    async with trio.open_nursery(strict_exception_groups=True) as nursery:
+        nursery.start_soon(trio.sleep_forever)
+        async with host_with() as host:
+            yield host
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def waiting():
+    async with trio.open_nursery(strict_exception_groups=True), host_with() as host:
+        host.registrar.wrap(AssemblePrompt, waits)
+        yield host
+
+
+async def fail(what):
+    raise ValueError(what)
+
+
+@asynccontextmanager
+async def crashing():
+    async with trio.open_nursery(strict_exception_groups=True) as nursery, trio.open_nursery(strict_exception_groups=True) as inner:
+        async with host_with() as host:
+            host.registrar.wrap(AssemblePrompt, waits)
+            nursery.start_soon(fail, "one")
+            inner.start_soon(fail, "two")
+            yield host
+
+
+@asynccontextmanager
+async def swallowing():
+    try:
+        async with crashing() as host:
+            yield host
+    except* ValueError:
+        pass
+
+
+@asynccontextmanager
+async def broken():
+    async with trio.open_nursery(strict_exception_groups=True), host_with(lambda registrar: 1 / 0) as host:
+        yield host
+
+
+@asynccontextmanager
+async def leaving():
+    sys.exit("enough")
+    yield
+
+
+def source(context):
+    sys.exit(4)
+
+
+@asynccontextmanager
+async def text_leaves():
+    async with trio.open_nursery(strict_exception_groups=True), host_with(Section("s", order=200, text=source)) as host:
+        yield host
+
+
+class Cancelled(BaseException):
+    pass
+
+
+def raises_what_is_no_exception():
+    raise Cancelled("by asyncio")
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def mute():
+    raise Mute
+
+
+def corrupt():
+    class Host:
+        async def __aenter__(self):
+            await trio.open_nursery().__aenter__()
+            raise ValueError("left open")
+        async def __aexit__(self, *_):
+            pass
+    return Host()
+
+
+def in_a_library():
+    json.loads("{")
+
+
+def in_creche():
+    return Section("s", order=float("nan"), text="")
+
+
+def many_words():
+    raise ValueError("word " * 10_000)
+
+
+@asynccontextmanager
+async def never():
+    if False:
+        yield
+
+
+class Odd(list):
+    def __iter__(self):
+        raise RuntimeError("not now")
+
+
+class Proxy:
+    @property
+    def __class__(self):
+        raise RuntimeError("working outside of application context")
+
+
+ODD = Odd([1])
+PROXY = Proxy()
+"""
+
+
+@pytest.fixture
+def mine(folder):
+    """Return the folder, with a module `mine` whose code misbehaves."""
+    (folder / "mine.py").write_text(NURSERY, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "sentence"),
+    [
+        ("app:q", 2, "no preset 'q'; presets: p; give it to open_host(presets=[...])"),
+        ("broken", 1, "setup of plugin 'mine' failed: ZeroDivisionError('division by zero')"),
+        ("leaving", 1, "what --preset names failed: SystemExit: enough (mine.py, line "),
+        ("text_leaves", 1, "what --preset names failed: SystemExit: 4 (mine.py, line "),
+        (
+            "raises_what_is_no_exception",
+            1,
+            "mine:raises_what_is_no_exception failed: Cancelled: by asyncio (mine.py, line ",
+        ),
+        ("mute", 1, "mine:mute failed: Mute: its text cannot be read (mine.py, line "),
+        (
+            "in_a_library",
+            1,
+            "mine:in_a_library failed: JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1) (mine.py",
+        ),
+        (
+            "in_creche",
+            1,
+            "mine:in_creche failed: PromptError: Section 's' has order nan; an order is a finite number (mine.py",
+        ),
+        ("many_words", 1, "mine:many_words failed: ValueError: word word "),
+        ("never", 1, "what --preset names failed: RuntimeError: generator didn't yield\n"),
+        ("ODD", 1, "mine:ODD failed: RuntimeError: not now (mine.py, line "),
+        ("PROXY", 1, "mine:PROXY failed: RuntimeError: working outside of application context (mine.py, line "),
+        ("NOTHING", 2, "module 'mine' ({folder}/mine.py) has no 'NOTHING'; it has the presets PRESETS"),
+        ("corrupt", 1, "what --preset names failed: "),
+    ],
+)
+def test_what_misbehaves_is_said_in_one_sentence(creche, mine, name, code, sentence):
+    ended, told, problem = creche("--preset", f"mine:{name}")
+    assert (ended, told, problem.count("\n")) == (code, "", 1), problem
+    assert problem.startswith(f"creche: {sentence.format(folder=mine)}")
+    assert len(problem) < 2200
+
+
+def test_what_crashes_in_a_nursery_is_said_without_its_groups(creche, mine):
+    code, told, problem = creche("--preset", "mine:crashing")
+    assert (code, told) == (1, "")
+    sentence = problem.splitlines()[-1]
+    assert sentence.startswith("creche: what --preset names failed: ValueError: ")
+    assert sorted(each.partition(" (mine.py, line ")[0][-3:] for each in sentence.split("; ")) == ["one", "two"]
+
+
+def test_a_host_that_swallows_what_ended_it_is_told_of(creche, mine):
+    code, told, problem = creche("--preset", "mine:swallowing")
+    assert (code, told) == (1, "")
+    assert problem.splitlines()[-1] == (
+        "creche: what --preset names ended before there was a report, and swallowed why"
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "sentence"),
+    [
+        (None, "sys", "module 'sys' has no 'X'; it has no presets"),
+        (
+            "def __getattr__(name):\n    1 / 0",
+            "mine",
+            "mine:X cannot be read: ZeroDivisionError: division by zero (mine.py, line 2)",
+        ),
+        (
+            "import sys\nclass Module:\n    __slots__ = ()\nsys.modules[__name__] = Module()",
+            "mine",
+            "module 'mine' has no 'X'; it has no presets",
+        ),
+        (
+            "class P:\n    __class__ = property(lambda self: 1 / 0)\np = P()",
+            "mine",
+            "module 'mine' ({folder}/mine.py) has no 'X'; it has no presets",
+        ),
+    ],
+)
+def test_a_module_of_an_odd_kind_is_said_in_one_sentence(creche, folder, source, name, sentence):
+    if source is not None:
+        (folder / "mine.py").write_text(source, encoding="utf-8")
+    ended, told, problem = creche("--preset", f"{name}:X")
+    assert (told, problem) == ("", f"creche: {sentence.format(folder=folder)}\n")
+    assert ended == (1 if "cannot be read" in sentence else 2)
+
+
+PRINTING = """
+import atexit, os, subprocess, sys
+from creche import Preset, Section
+
+def say(*_):
+    print("by print")
+    os.write(1, b"by descriptor\\n")
+    sys.__stdout__.write("by the first stdout\\n")
+    subprocess.run([sys.executable, "-c", "print('by a child')"])
+    return "text"
+
+say()
+atexit.register(say)
+P = Preset("p", setup=[Section("s", order=200, text=say)])
+"""
+
+
+def test_nothing_that_users_code_writes_joins_the_report(process, folder):
+    """Rule: neither what it writes past Python, nor what it writes when the process ends."""
+    (folder / "more.py").write_text(PRINTING, encoding="utf-8")
+    code, told, problem = process(*CRECHE, "--preset", "more:P", "--json")
+    assert code == 0, problem
+    assert json.loads(told)["text"].endswith("\n\ntext")
+    for each in ("by print", "by descriptor", "by the first stdout", "by a child"):
+        assert problem.count(each) == 3, problem
+
+
+CLOSING = """
+import io, os, sys
+from creche import Preset
+
+P = Preset("p", persona="text")
+NULL = io.StringIO()
+
+def closing():
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__):
+        stream.close()
+    return P
+
+def replacing():
+    sys.stdout = sys.stderr = NULL
+    return P
+
+def everything():
+    os.closerange(1, 200)
+    return P
+"""
+
+
+@pytest.mark.parametrize("name", ["closing", "replacing"])
+def test_streams_that_users_code_has_closed_or_replaced_can_be_written_to(process, folder, name):
+    (folder / "more.py").write_text(CLOSING, encoding="utf-8")
+    code, told, problem = process(*CRECHE, "--preset", f"more:{name}", "--text")
+    assert (code, problem) == (0, ALONE)
+    assert told.endswith("\n\ntext\n")
+
+
+def test_where_users_code_closes_all_there_is_there_is_no_result(process, folder):
+    (folder / "more.py").write_text(CLOSING, encoding="utf-8")
+    assert process(*CRECHE, "--preset", "more:everything", "--text") == (1, "", "")
+
+
+@pytest.mark.parametrize(("closed", "told"), [(2, ""), (0, f"the module is imported\n{ALONE}")])
+def test_it_does_without_the_other_streams(folder, closed, told):
+    done = subprocess.run(
+        [*CRECHE, "--preset", "team:COMPANY", "--text"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        preexec_fn=lambda: os.close(closed),
+    )
+    assert (done.returncode, done.stderr) == (0, told)
+    assert done.stdout.endswith("\n\nBe brief.\n")
+
+
+def test_without_a_stdout_no_code_of_the_user_runs(folder):
+    (folder / "mine.py").write_text("1 / 0", encoding="utf-8")
+    done = subprocess.run(
+        [*CRECHE, "--preset", "mine:X"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=folder,
+        preexec_fn=lambda: os.close(1),
+    )
+    assert (done.returncode, done.stderr) == (1, "creche: no result: stdout is closed\n")
+
+
+IMPORTING = "import sys, threading\nprint('waits', file=sys.stderr, flush=True)\nthreading.Event().wait()\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "ended"), [(signal.SIGINT, (130, "interrupted")), (signal.SIGTERM, (143, "terminated"))]
+)
+@pytest.mark.parametrize("name", ["mine:waiting", "slow:X"])
+def test_a_signal_ends_it(mine, name, number, ended):
+    """Rule: also while the user's module is imported, or the user's host is open behind a nursery."""
+    (mine / "slow.py").write_text(IMPORTING, encoding="utf-8")
     with subprocess.Popen(
-        [sys.executable, "-m", "creche", "prompt", "--preset", "mine:app"],
+        [*CRECHE, "--preset", name],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=folder,
+        cwd=mine,
     ) as process:
         try:
             assert process.stderr.readline() == "waits\n"
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             told, problem = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert (process.returncode, told, problem) == (130, "", "creche: interrupted\n")
+    assert (process.returncode, told, problem) == (ended[0], "", f"creche: {ended[1]}\n")
+
+
+@pytest.mark.parametrize("columns", ["9" * 5000, "9" * 4000, "\u00b2", "-5"])
+@pytest.mark.parametrize("arguments", [["--preset", "team:COMPANY"], ["--help"], ["--nothing"]])
+def test_any_number_of_columns_will_do(process, columns, arguments):
+    _, _, problem = process(*CRECHE, *arguments, COLUMNS=columns, LINES=columns)
+    assert "Traceback" not in problem

@@ -90,9 +90,9 @@ UNREAD = {
     "cli/_lines.py: the command line(str(wrong))": "of a `WrongUsage`",
     "cli/_options.py: PermissionError(errno.EACCES)": "of the system, told in 'cannot keep a log'",
     "cli/_prompt.py: WrongUsage(str(error))": "of a `NotRegisteredError`",
-    "cli/_prompt.py: the command line(' '.join(str(error).split()))": "of the error that ended it",
-    "cli/_prompt.py: the command line(str(wrong))": "of a `WrongUsage`",
+    "cli/_prompt.py: the command line(' '.join(ended.sentence.split()))": "of the error that ended it",
     "cli/_run.py: the command line(str(wrong))": "of a `WrongUsage`",
+    "cli/_users.py: UserCodeFailed('; '.join(map(_text, leaves)))": "of the errors of the host",
     "codemode/_bubblewrap/_child.py: KeyError(str(error))": "of the `AttributeError` for the same name",
     "codemode/_bubblewrap/_child.py: ToolCallError(reply['error'])": "of the result of a call",
     "codemode/_bubblewrap/_program.py: the end of a program(clean_text(message)[:_LONGEST_MESSAGE])": (

@@ -2,14 +2,18 @@
 
 import json
 import sys
+import textwrap
 
 import attrs
 import pytest
+from hypothesis import given, strategies as st
 from inline_snapshot import snapshot
+from rich.cells import cell_len
 
 from creche.agent import AgentSpec
 from creche.codemode import code_mode
 from creche.explain import estimate_tokens, explain_prompt, render_report, report_as_json
+from creche.explain._wrap import wrap
 from creche.host import open_host
 from creche.models import ScriptedModel
 from creche.presets import Preset
@@ -299,6 +303,41 @@ async def test_what_a_terminal_obeys_is_shown_as_text(pens, explain):
         "  of 'host' at the global layer",
         "  |     a\\x1b]0;x\\x07 \\u202e",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "日本語のテキストは、空白なしで書かれる。" * 20,
+        "日本 " * 100,
+        "e\u0301" * 300,
+        "\u2764\ufe0f" * 100,
+        "a" * 77 + "日" * 9,
+    ],
+    ids=["long", "words", "combining", "emoji", "mixed"],
+)
+@pytest.mark.parametrize("width", [20, 41, 80])
+async def test_wide_characters_count_as_the_cells_they_take(pens, explain, text, width):
+    pens.host.add(Section("a", order=1, text=text))
+    rows = render_report(await explain(), width=width).splitlines()
+    told = rows[rows.index("  of 'host' at the" if width == 20 else "  of 'host' at the global layer") + 1 :]
+    told = [row for row in told if row != "    global layer"]
+    assert width - 8 <= max(map(cell_len, told)) <= width
+    assert "".join([row[4:] for row in told]).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("char", ["x", "日"])
+async def test_a_word_of_any_length_is_wrapped_in_a_time_that_grows_with_it(pens, explain, char):
+    """Rule: it takes time in proportion. A quadratic one would not end here."""
+    pens.host.add(Section("a", order=1, text=char * 1_000_000))
+    rows = render_report(await explain()).splitlines()
+    assert sum(row.count(char) for row in rows[7:]) == 1_000_000
+
+
+@given(st.text("ab -", max_size=120), st.integers(20, 50))
+def test_it_is_wrapped_as_the_standard_library_does_it(text, width):
+    expected = textwrap.wrap(text, width, initial_indent="- ", subsequent_indent="    ", break_on_hyphens=False)
+    assert wrap(text, width, "- ", "    ") == ([row.rstrip() for row in expected] or ["-"])
 
 
 # ---------------------------------------------------------------- JSON

@@ -72,7 +72,9 @@ def test_a_text_that_is_neither_is_refused(aliases, listed, registry, pen):
         pen.add(ModelAlias(alias, model="p:m"))
     with pytest.raises(ConfigError) as caught:
         resolve_model("big", registry, None)
-    assert str(caught.value) == f"model: 'big' is not of the form 'provider:model' and no alias{listed}"
+    assert (
+        str(caught.value) == f"model: 'big' is not of the form 'provider:model' and no alias{listed}; providers: (none)"
+    )
 
 
 @pytest.mark.parametrize("name", ["", "a:b", ":"])

@@ -159,6 +159,15 @@ async def test_a_script_without_patterns_matches_nobody(ask):
 # ---------------------------------------------------------------- nonsense
 
 
+@pytest.mark.parametrize("script", [[say("a")], "abc", None])
+def test_a_script_says_for_whom_it_is(script):
+    with pytest.raises(TypeError) as caught:
+        ScriptedModel(script)
+    assert str(caught.value) == (
+        f"a script is a dict from paths of agents to lists of items, not {script!r}; write ScriptedModel({{'lead': [...]}})"
+    )
+
+
 @pytest.mark.parametrize("items", [say("a"), "abc", None, 5, {"a": 1}])
 def test_a_script_is_a_list_of_items(items):
     with pytest.raises(TypeError) as caught:

@@ -253,7 +253,11 @@ async def test_of_two_the_nearer_one_is_used_up_first():
     ("name", "error", "sentence"),
     [
         ("nobody:x", NotRegisteredError, "no model provider 'nobody' is registered"),
-        ("plain", ConfigError, "model: 'plain' is not of the form 'provider:model' and no alias"),
+        (
+            "plain",
+            ConfigError,
+            "model: 'plain' is not of the form 'provider:model' and no alias; providers: anthropic, deepseek, local, ollama, openai, openrouter",
+        ),
     ],
 )
 async def test_a_wrong_name_is_told_at_the_first_request(name, error, sentence):

@@ -120,3 +120,59 @@ def test_a_portal_whose_loop_has_gone_ends_with_the_program(run, close, end):
     code, out, err = run(program)
     assert (code, out) == (3 if end else 0, "")
     assert not re.search(r'File ".*creche/', err)  # asyncio and Python have their own words for such programs
+
+
+def test_a_process_that_is_forked_has_no_portal_and_waits_for_none(run):
+    program = """
+    import os
+
+    async def in_child(portal):
+        try:
+            await portal.run(trio.sleep_forever)
+        except Exception as error:
+            print(error, flush=True)
+        async with open_portal() as own:
+            print(await own.call(len, "abc"), flush=True)
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    opened = open_portal()
+    portal = loop.run_until_complete(opened.__aenter__())
+    if (pid := os.fork()) == 0:
+        asyncio.run(in_child(portal))
+        sys.exit(4)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    call = loop.create_task(portal.run(ask))
+    loop.run_until_complete(asyncio.to_thread(asked.wait))
+    loop.run_until_complete(opened.__aexit__(None, None, None))
+    print(call.exception())
+    loop.close()
+    """
+    closed = "because the portal {} closed\n"
+    told = (
+        f"sleep_forever cannot be run, {closed.format('is')}3\n4\nask did not come to its end, {closed.format('was')}"
+    )
+    assert run(program) == (0, told, "")
+
+
+def test_a_thread_that_cannot_be_started_is_the_only_thing_that_is_said(run):
+    program = """
+    async def main():
+        async with open_portal() as portal:
+            call = asyncio.ensure_future(portal.run(ask))
+            await asyncio.to_thread(asked.wait)
+            start, threading.Thread.start = threading.Thread.start, refuse
+            try:
+                async with open_portal():
+                    pass
+            except RuntimeError as error:
+                print(error)
+            threading.Thread.start = start
+            call.cancel()
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    asyncio.run(main())
+    """
+    assert run(program) == (0, "can't start new thread\n", "")

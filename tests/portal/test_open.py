@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 import pytest
 import trio
@@ -52,6 +52,54 @@ def test_it_is_entered_and_left_in_one_task_of_trio(under_asyncio):
         async with open_portal() as portal, portal.open(noted(events)) as value:
             assert (value, events) == ("value", ["in"])
         assert events == ["in", "out"]
+
+    under_asyncio(main)
+
+
+def test_a_plain_context_manager_is_entered_and_left_in_trio(under_asyncio):
+    events = []
+
+    @contextmanager
+    def plainly():
+        task = trio.lowlevel.current_task()
+        events.append("in")
+        try:
+            yield "value"
+        except ValueError as error:
+            events.append(f"out with {error!r}")
+            raise
+        else:
+            events.append("out")
+        finally:
+            assert trio.lowlevel.current_task() is task
+
+    async def main():
+        async with open_portal() as portal:
+            async with portal.open(plainly()) as value:
+                assert (value, events) == ("value", ["in"])
+            with pytest.raises(ValueError, match=r"^mine$"):
+                async with portal.open(plainly()):
+                    raise ValueError("mine")
+        assert events == ["in", "out", "in", "out with ValueError('mine')"]
+
+    under_asyncio(main)
+
+
+def test_what_does_not_open_for_a_block_is_refused_with_what_to_write(under_asyncio):
+    async def main():
+        async with open_portal() as portal:
+            with pytest.raises(TypeError) as caught:
+                async with portal.open(open_host):
+                    pytest.fail("it is open")
+            assert str(caught.value) == (
+                "portal.open takes what opens for a block, as open_host(...) does, and 'open_host' is none; call it"
+            )
+            with pytest.raises(TypeError) as caught:
+                async with portal.stream(4):
+                    pytest.fail("it is open")
+            assert str(caught.value) == (
+                "portal.stream takes what opens for a block, as agent.stream(...) does, and 4 is none"
+            )
 
     under_asyncio(main)
 
@@ -115,6 +163,146 @@ def test_a_manager_may_take_the_error_of_the_block_or_raise_another(under_asynci
             with pytest.raises(OSError, match="theirs"):
                 async with portal.open(translate()):
                     raise ValueError("mine")
+
+    under_asyncio(main)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_an_error_of_the_block_is_not_lost_when_what_was_opened_has_ended_before(under_asyncio, is_stream):
+    """Rule: a manager takes only what it was given."""
+    ended = threading.Event()
+
+    @asynccontextmanager
+    async def soon():
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            yield nothing()
+        ended.set()
+
+    async def main():
+        async with open_portal() as portal:
+            opening = portal.stream if is_stream else portal.open
+
+            async def block(error):
+                async with opening(soon()):
+                    await asyncio.to_thread(ended.wait)
+                    if error is not None:
+                        raise error
+                    await asyncio.Event().wait()
+
+            with pytest.raises(ValueError, match="mine"):
+                await block(ValueError("mine"))
+            task = asyncio.ensure_future(block(None))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    async def nothing():
+        return
+        yield
+
+    under_asyncio(main)
+
+
+@asynccontextmanager
+async def nursery():
+    async with trio.open_nursery() as opened:
+        yield opened
+
+
+def test_a_block_around_a_nursery_is_cancelled_as_any_other(under_asyncio):
+    async def main():
+        async with open_portal() as portal:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0), portal.open(nursery()):
+                    await asyncio.Event().wait()
+
+            async def block():
+                async with portal.open(nursery()):
+                    inside.set()
+                    await asyncio.Event().wait()
+
+            inside = asyncio.Event()
+            task = asyncio.ensure_future(block())
+            await inside.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+    under_asyncio(main)
+
+
+def test_a_generator_that_stands_in_a_nursery_can_be_closed(under_asyncio):
+    async def main():
+        async with open_portal() as portal:
+
+            async def numbers():
+                async with portal.open(nursery()):
+                    yield 1
+
+            generator = numbers()
+            assert await anext(generator) == 1
+            await generator.aclose()
+
+    under_asyncio(main)
+
+
+def test_errors_of_a_nursery_come_out_in_a_group_with_that_of_the_block(under_asyncio):
+    async def fail_at_the_end():
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise OSError("theirs")
+
+    async def main():
+        async with open_portal() as portal:
+            with pytest.raises(ExceptionGroup) as caught:
+                async with portal.open(nursery()):
+                    raise ValueError("mine")
+            assert [str(each) for each in caught.value.exceptions] == ["mine"]
+
+            async def block():
+                async with portal.open(nursery()) as opened:
+                    await portal.call(opened.start_soon, fail_at_the_end)
+                    inside.set()
+                    await asyncio.Event().wait()
+
+            inside = asyncio.Event()
+            task = asyncio.ensure_future(block())
+            await inside.wait()
+            task.cancel()
+            with pytest.raises(BaseExceptionGroup) as caught:
+                await task
+            kinds = {type(each) for each in caught.value.exceptions}
+            assert kinds == {asyncio.CancelledError, OSError}
+
+    under_asyncio(main)
+
+
+def test_an_error_or_a_cancellation_of_the_block_comes_out_when_the_portal_was_closed_before(under_asyncio):
+    async def main():
+        async def block(portal, inside):
+            async with portal.open(noted([])):
+                inside.set()
+                await asyncio.Event().wait()
+
+        async with AsyncExitStack() as stack:
+            portal = await stack.enter_async_context(open_portal())
+            inside = asyncio.Event()
+            task = asyncio.ensure_future(block(portal, inside))
+            await inside.wait()
+
+            async def fail():
+                async with portal.open(noted([])):
+                    await stack.aclose()
+                    raise ValueError("mine")
+
+            with pytest.raises(ValueError, match="mine"):
+                await fail()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
 
     under_asyncio(main)
 
@@ -255,7 +443,7 @@ def test_the_end_of_the_portal_ends_a_host_that_is_open_elsewhere(under_asyncio)
         check_log(lead.session)
         with pytest.raises(PortalError) as caught:
             await stack.aclose()
-        assert str(caught.value) == "open_host did not come to its end, because the portal was closed"
+        assert str(caught.value) == "Host.open_agent did not come to its end, because the portal was closed"
 
     under_asyncio(main)
 

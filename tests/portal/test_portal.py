@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import trio
 
-from creche import AgentSpec, FunctionModel, InternalError, open_host, open_portal, say
+from creche import AgentSpec, FunctionModel, InternalError, fork, open_host, open_portal, say, spawn
 from creche.errors import PortalError
 from creche.portal._trio_thread import TrioThread
 
@@ -149,6 +149,12 @@ def test_what_is_no_function_is_refused_with_what_to_write(under_asyncio):
             assert str(caught.value) == (
                 "portal.run takes an async function, and len is none; from asyncio, portal.call takes others"
             )
+            with pytest.raises(TypeError) as caught:
+                await portal.call(double, 4)
+            assert str(caught.value) == "portal.call takes a plain function, and double is async; use portal.run"
+            with pytest.raises(TypeError) as caught:
+                await portal.call(partial(double, 4))
+            assert str(caught.value) == "portal.call takes a plain function, and double is async; use portal.run"
             assert await portal.call(len, "abc") == 3
 
     under_asyncio(main)
@@ -514,12 +520,27 @@ def test_what_belongs_to_trio_says_so_under_asyncio(under_asyncio):
             with pytest.raises(PortalError) as caught:
                 await host.start_agent(AgentSpec("other"))
             assert str(caught.value) == f"host.start_agent() {sentence} await portal.run(host.start_agent, ...)"
-            for use in (lambda: lead.send("hi"), lead.cancel):
-                with pytest.raises(PortalError, match=r"agent 'lead' belongs to trio, and this is asyncio"):
+            for use, instead in [
+                (lambda: lead.send("hi"), "agent.send, ..."),
+                (lambda: lead.inject("hi"), "agent.send, ..."),
+                (lead.cancel, "agent.cancel"),
+            ]:
+                with pytest.raises(PortalError) as caught:
                     use()
+                assert str(caught.value) == f"agent 'lead' {sentence} await portal.call({instead})"
             with pytest.raises(PortalError) as caught:
                 await lead.ask("hi")
             assert str(caught.value) == f"agent 'lead' {sentence} await portal.run(agent.ask, ...)"
+            with pytest.raises(PortalError) as caught:
+                async with lead.stream("hi"):
+                    pytest.fail("it is open")
+            assert str(caught.value) == f"agent 'lead' {sentence} async with portal.stream(agent.stream(...))"
+            for start in (spawn, fork):
+                with pytest.raises(PortalError) as caught:
+                    await start(lead, "hi")
+                assert str(caught.value) == (
+                    f"{start.__name__}() {sentence} await portal.run({start.__name__}, agent, ...)"
+                )
             assert len(lead.session) == 0
             assert (await portal.run(lead.ask, "hi")).text == "hello"
 

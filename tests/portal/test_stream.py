@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from creche import AgentSpec, FunctionModel, ModelError, open_host, open_portal, say
+from creche import AgentSpec, FunctionModel, ModelError, open_host, open_portal, say, spawn
 from creche.errors import AgentClosedError, PortalError
 from creche.models import TextDelta, fail
 from creche.testing import check_log
@@ -53,6 +53,20 @@ def test_every_delta_comes_in_order_and_then_there_is_the_reply(under_asyncio):
             assert [delta.text async for delta in deltas] == pieces
             assert deltas.opened.reply.text == "".join(pieces)
             assert [delta async for delta in deltas] == []
+
+    under_asyncio(main)
+
+
+def test_what_a_tree_of_agents_does_is_watched(under_asyncio):
+    """Rule: what is opened with a plain `with` in trio goes through the portal as well; it is left in trio."""
+
+    async def main():
+        async with open_portal() as portal, open_lead(portal, FunctionModel(lambda request: [say("hi")])) as lead:
+            async with portal.stream(lead.watch(subtree=True)) as records:
+                await portal.run(spawn, lead, "go")
+                paths = [(await anext(records)).agent_path for _ in range(3)]
+            assert paths[0] == "lead"
+            assert "lead/spawn-1" in paths
 
     under_asyncio(main)
 

@@ -1,5 +1,6 @@
 """Presets: compositions that nest, are mounted once, and are refused all problems at once."""
 
+import re
 from contextlib import asynccontextmanager
 
 import attrs
@@ -216,6 +217,33 @@ async def test_all_that_is_wrong_with_presets_is_said_at_once():
         "presets.twice: there are 2 of this name; rename all but one; presets.orphan.extends: "
     )
     assert mounted == [], "nothing is mounted before all of it fits"
+
+
+async def test_a_preset_is_named_and_not_given():
+    """Rule: the sentence says what to write, and does not hide it behind all that the preset is."""
+    team = Preset("team", persona="You bake." * 100)
+    with pytest.raises(TypeError) as caught:
+        Preset("night", extends=team)
+    assert str(caught.value) == "Preset.extends is a text or None, not Preset 'team'"
+    async with open_host(model=FunctionModel(lambda request: [say("ok")]), presets=[team]) as host:
+        with pytest.raises(TypeError) as caught:
+            async with host.open_agent(AgentSpec("lead"), preset=team):
+                raise AssertionError
+        assert str(caught.value) == "preset= takes str, and Preset 'team' is none; give the name of a preset"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"name": 5}, "Preset.name is a text, not 5"),
+        ({"extends": 5}, "Preset.extends is a text or None, not 5"),
+        ({"model": 5}, "preset 'a': an adapter or 'provider:model', not 5"),
+        ({"budget": 5}, "Preset.budget is Budget or None, not 5"),
+    ],
+)
+def test_a_preset_is_made_of_what_it_says(options, sentence):
+    with pytest.raises((TypeError, ConfigError), match=f"^{re.escape(sentence)}$"):
+        Preset(**{"name": "a", **options})
 
 
 def test_grants_are_a_list_of_names():

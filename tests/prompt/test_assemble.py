@@ -199,11 +199,14 @@ async def test_a_variable_that_gives_no_text_is_named(pen, see, value):
     )
 
 
-@pytest.mark.parametrize("value", [None, [], ToolSchema("a", description="", parameters={})])
-async def test_a_tool_provider_that_gives_no_schemas_is_named(pen, see, value):
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "None"), ([], "[]"), (ToolSchema("a", description="", parameters={}), "ToolSchema 'a'")],
+)
+async def test_a_tool_provider_that_gives_no_schemas_is_named(pen, see, value, shown):
     pen.add(ToolProvider(lambda _: value))
     assert await refusal(see) == (
-        f"a tool provider of 'host' at the global layer gave {value!r}; it returns ToolSchemas(...)"
+        f"a tool provider of 'host' at the global layer gave {shown}; it returns ToolSchemas(...)"
     )
 
 

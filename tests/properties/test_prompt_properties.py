@@ -196,7 +196,7 @@ class Plain:
 def wrapped(kind, uid, seen):
     """Return what a wrapper makes of an assembly; `wrapper` is its other half."""
     pieces, contexts, tools, variables = seen
-    more = [(f"more {uid}", f"section 'more {uid}' of '' at the global layer", "more {{x}}", True)]
+    more = [(f"more {uid}", f"section 'more {uid}' of a wrapper around prompt/assemble", "more {{x}}", True)]
     match kind:
         case "add":
             return pieces + more, contexts + more, tools, variables
@@ -498,5 +498,5 @@ TestPrompts = Prompts.TestCase
 )
 def test_any_text_renders_as_read_straight(text, value):
     assembly = PromptAssembly([Piece(Origin("a"), text)], variables={"x": value, "y": None})
-    expected = ("a", "section 'a' of '' at the global layer", text, True)
+    expected = ("a", "section 'a' of a wrapper around prompt/assemble", text, True)
     assert outcome(render_prompt, assembly) == outcome(rendered_piece, expected, assembly.variables)

@@ -269,7 +269,7 @@ def test_a_listener_is_a_plain_function(pen):
         pen.on(Ping, late)
     assert str(caught.value) == (
         f"the listener {late!r} of Ping is async, and listeners are synchronous; "
-        "what has to wait belongs into a task of a plugin's"
+        "for what has to wait, let it send_nowait() the event into a memory channel that a task reads"
     )
 
 
@@ -277,14 +277,18 @@ def test_what_is_no_notification_cannot_be_heard(pen):
     for wrong in (Brew, int, "test/ping"):
         with pytest.raises(RegistryError) as caught:
             pen.on(wrong, print)
-        assert str(caught.value) == f"{wrong!r} is not a class of Notification; around an Operation stands a wrapper"
+        assert str(caught.value) == (
+            f"{wrong!r} is not a class of Notification; write on(Event, listener), and around an Operation wrap(Event, wrapper)"
+        )
 
 
 def test_nothing_stands_around_what_is_no_operation(pen):
     for wrong in (Ping, int, None):
         with pytest.raises(RegistryError) as caught:
             pen.wrap(wrong, passes)
-        assert str(caught.value) == f"{wrong!r} is not a class of Operation; a Notification is heard by a listener"
+        assert str(caught.value) == (
+            f"{wrong!r} is not a class of Operation; write wrap(Event, wrapper), and for a Notification on(Event, listener)"
+        )
 
 
 def test_an_operation_that_does_not_say_what_comes_back_cannot_be_wrapped(pen):

@@ -289,7 +289,8 @@ ROUTE = RouteNoted("p", model="m", context_window=100, system_prompt_update="in-
     ],
 )
 def test_a_route_is_noted_when_it_differs(last, due):
-    assert project_route(last, ROUTE) == (ROUTE if due else None)
+    noted = project_route(last, **attrs.asdict(ROUTE))
+    assert noted == (ROUTE if due else None)
 
 
 # ---------------------------------------------------------------- 3.3, tools that came and went

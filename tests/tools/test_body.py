@@ -1,3 +1,4 @@
+import asyncio  # noqa: TID251 - what a tool must not use, and who comes from there does
 import functools
 import threading
 from collections import UserDict
@@ -171,6 +172,20 @@ async def test_a_subclass_tells_like_its_base(bench):
         pass
 
     assert (await outcome_of(bench, body_raising(MyRetry("again")), inline=True)).code == "retry"
+
+
+async def test_what_needs_asyncio_is_told_where_it_can_run(bench, caplog):
+    """Rule: who comes from asyncio is told what is the matter, in the traceback."""
+
+    async def wait():
+        await asyncio.sleep(0.01)
+
+    outcome = await outcome_of(bench, wait)
+    assert told(outcome) == ("exception", "Error: RuntimeError: no running event loop")
+    [record] = caplog.records
+    assert record.exc_info[1].__notes__ == [
+        "creche runs on trio: use trio.sleep() and the like, or let asyncio run it with portal.run_asyncio()"
+    ]
 
 
 async def test_a_traceback_is_logged_for_people(bench, caplog):

@@ -23,7 +23,9 @@ from ._text import (
     clean_optional as clean_optional,
     clean_text as clean_text,
     listed as listed,
+    shown as shown,
     unfenced as unfenced,
+    without_addresses as without_addresses,
 )
 
 __all__ = [
@@ -52,7 +54,9 @@ __all__ = [
     "listed",
     "open_hidden_nursery",
     "publish",
+    "shown",
     "unfenced",
+    "without_addresses",
 ]
 
 publish(globals(), __name__)

@@ -8,6 +8,8 @@ import trio
 
 from creche.errors import PortalError
 
+from ._text import shown
+
 T = TypeVar("T")
 
 
@@ -24,7 +26,7 @@ def as_all(kind: type[T], given: object, option: str, cure: str) -> tuple[T, ...
       TypeError: It is not a list, or something else is in it.
     """
     if isinstance(given, kind | str) or not isinstance(given, Iterable):
-        raise TypeError(f"{option} takes a list, not {given!r}; write {option}[...]")
+        raise TypeError(f"{option} takes a list, not {shown(given)}; write {option}[...]")
     listed = tuple(cast("Iterable[object]", given))
     for each in listed:
         as_one(kind, each, option, cure)
@@ -47,8 +49,8 @@ def as_one(kind: type[T], given: object, option: str, cure: str) -> T:
       TypeError: It is something else.
     """
     if not isinstance(given, kind):
-        name = getattr(given, "__name__", given)
-        raise TypeError(f"{option} takes {kind.__name__}, and {name!r} is none; {cure}")
+        name = getattr(given, "__name__", None)
+        raise TypeError(f"{option} takes {kind.__name__}, and {repr(name) if name else shown(given)} is none; {cure}")
     return given
 
 

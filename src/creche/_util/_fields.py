@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import attrs
 
+from ._text import shown
+
 Check = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 BOUND = 2**63
@@ -36,7 +38,7 @@ def is_whole(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
     if type(value) is not int and (not isinstance(value, int) or isinstance(value, bool)):
         raise _wrong_type(owner, field, "a whole number", value)
     if not -BOUND <= value < BOUND:
-        raise ValueError(f"{_name(owner, field)} is a whole number of at most 64 bits, not {_shown(value)}")
+        raise ValueError(f"{_name(owner, field)} is a whole number of at most 64 bits, not {shown(value)}")
 
 
 def is_count(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
@@ -44,14 +46,14 @@ def is_count(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
     if type(value) is not int or not 0 <= value < BOUND:
         is_whole(owner, field, value)
         if value < 0:
-            raise ValueError(f"{_name(owner, field)} is zero or more, not {_shown(value)}")
+            raise ValueError(f"{_name(owner, field)} is zero or more, not {shown(value)}")
 
 
 def is_positive(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
     """Refuse what is no whole number from one."""
     is_whole(owner, field, value)
     if value < 1:
-        raise ValueError(f"{_name(owner, field)} is one or more, not {_shown(value)}")
+        raise ValueError(f"{_name(owner, field)} is one or more, not {shown(value)}")
 
 
 def is_duration(owner: object, field: "attrs.Attribute[Any]", value: Any) -> None:
@@ -89,7 +91,7 @@ def is_one_of(*texts: str) -> Check:
         if type(value) is not str:
             raise _wrong_type(owner, field, f"one of {listed}", value)
         if value not in texts:
-            raise ValueError(f"{_name(owner, field)} is one of {listed}, not {_shown(value)}")
+            raise ValueError(f"{_name(owner, field)} is one of {listed}, not {shown(value)}")
 
     return check
 
@@ -124,15 +126,8 @@ def is_none_or(check: Check) -> Check:
 
 
 def _wrong_type(owner: object, field: "attrs.Attribute[Any]", expected: str, value: object) -> TypeError:
-    return TypeError(f"{_name(owner, field)} is {expected}, not {_shown(value)}")
+    return TypeError(f"{_name(owner, field)} is {expected}, not {shown(value)}")
 
 
 def _name(owner: object, field: "attrs.Attribute[Any]") -> str:
     return f"{type(owner).__name__}.{field.name}"
-
-
-def _shown(value: object) -> str:
-    try:
-        return f"{value!r:.200}"
-    except ValueError:  # Python does not write out an integer of thousands of digits
-        return "one of thousands of digits"

@@ -1,6 +1,7 @@
 """Text and JSON as they cross a wire: valid UTF-8, one spelling a value."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -57,3 +58,27 @@ def clean_all(texts: Iterable[str]) -> tuple[str, ...]:
     """Return a list of texts as `listed` does, each of them as `clean_text` does."""
     given = listed(texts)
     return tuple([clean_text(text) for text in given]) if type(given) is tuple else given
+
+
+def shown(value: object, most: int = 200) -> str:
+    """Return how a message shows anything: short, and the same in each process.
+
+    What has a name in creche is shown by that, for all that it is may be a page; what has no repr by its class, so that
+    who made a mistake is told of this one.
+    """
+    try:
+        name = getattr(value, "name", None)
+        if isinstance(name, str) and type(value).__module__.startswith("creche."):
+            return f"{type(value).__name__} {name!r}"
+        text = without_addresses(repr(value))
+    except Exception:  # noqa: BLE001 - whatever a stranger's class does when it is asked for its repr
+        return f"<{type(value).__name__}, which cannot be shown>"
+    return text if len(text) <= most else f"{text[: most // 2 - 2]}...{text[1 - most // 2 :]}"
+
+
+def without_addresses(text: str) -> str:
+    """Return the repr of something without the addresses of objects in it, which are others in each process."""
+    return _ADDRESS.sub("", text)
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

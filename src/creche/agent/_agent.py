@@ -11,7 +11,7 @@ from creche.errors import AgentError, TurnCancelled
 from creche.messages import UserMessage
 from creche.models import ModelOptions, Route, Settings, Usage
 from creche.scope import Registry, ScopeKey
-from creche.session import Journal, Record, RecordAppended, SessionLog
+from creche.session import Journal, MemoryJournal, Record, RecordAppended, SessionLog
 from creche.tools import output_shape
 
 from ._asking import Asking, turns_above
@@ -86,7 +86,8 @@ class Agent(metaclass=NoPublicConstructor):
         self.depth = 0 if self.parent is None else self.parent.depth + 1
         self._inbox = Inbox(self.session)
         self._generation = self.session.generation
-        self.session.attach(publish=self._publish, write=self.journal.write)
+        write = None if isinstance(self.journal, MemoryJournal) else self.journal.write
+        self.session.attach(publish=self._publish, write=write)
 
     # ---------------------------------------------------------------- what it is
 
@@ -198,6 +199,7 @@ class Agent(metaclass=NoPublicConstructor):
           AgentError: It was asked from within its own turn, or by an agent that it waits for; either would wait
             for itself.
         """
+        check_in_trio(f"agent {self.path!r}", "write await portal.run(agent.ask, ...)")
         async with Asking(self, message, output) as delivery:
             await delivery._wait()
         return delivery.reply_nowait()
@@ -227,6 +229,7 @@ class Agent(metaclass=NoPublicConstructor):
                       if isinstance(delta, TextDelta):
                           print(delta.text, end="")
         """
+        check_in_trio(f"agent {self.path!r}", "write async with portal.stream(agent.stream(...))")
         async with Asking(self, message, output) as delivery:
             yield ReplyStream._create(delivery)
 

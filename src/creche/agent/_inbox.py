@@ -152,7 +152,7 @@ class Inbox:
           AgentError: There is nothing in it, or nobody who says it.
           PortalError: This is not trio's thread, so nobody would be woken.
         """
-        check_in_trio(f"agent {agent.path!r}", "write await portal.run(agent.ask, ...)")
+        check_in_trio(f"agent {agent.path!r}", "write await portal.call(agent.send, ...)")
         if self.closed:
             raise self.closed_error()
         said = message if isinstance(message, UserMessage) else UserMessage(message, source=source)

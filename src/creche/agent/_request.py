@@ -31,7 +31,6 @@ from creche.session import (
     AssistantSaid,
     AttemptFailed,
     RetryPlanned,
-    RouteNoted,
     UserSaid,
     project_header,
     project_route,
@@ -145,13 +144,14 @@ def _admit(agent: "Agent", turn: "Turn", plan: "StepPlan", prepared: PreparedCal
         for message in plan.messages:
             log.append(UserSaid(message, delivery=_take_delivery(unsaid, message)))
     head = _admit_head(agent, plan, prepared, starts_series=starts_series)
-    route = RouteNoted(
+    route = project_route(
+        log.last_route,
         head.settings.provider,
         model=head.settings.model,
         context_window=prepared.context_window,
         system_prompt_update=prepared.capabilities.system_prompt_update,
     )
-    if project_route(log.last_route, route) is not None:
+    if route is not None:
         log.append(route)
     return ModelRequest(
         head, messages=log.derive_messages(), agent_path=agent.path, session_id=log.id, history=log.history

@@ -1,5 +1,6 @@
 """The ``creche`` command."""
 
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -26,6 +27,7 @@ def main() -> NoReturn:
 def _run() -> NoReturn:
     from ._ending import USAGE, complain
 
+    _forget_nonsense()
     try:
         from ._app import app
 
@@ -38,6 +40,17 @@ def _run() -> NoReturn:
         if type(error).__module__.startswith("cyclopts"):
             sys.exit(USAGE)
         raise
+
+
+_MOST_DIGITS = 5
+
+
+def _forget_nonsense() -> None:
+    """Forget a size of the terminal that is none: what writes the help takes any digits for a number, and ends with it."""
+    for name in ("COLUMNS", "LINES"):
+        told = os.environ.get(name, "")
+        if not told.isdecimal() or len(told) > _MOST_DIGITS:
+            os.environ.pop(name, None)
 
 
 __all__ = ["main"]

@@ -1,6 +1,8 @@
 """What was typed into chats, over sessions: a file that its owner alone can read."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
@@ -20,8 +22,10 @@ def open_history(file: Path, complain: Callable[[str], None]) -> History:
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # such as a pipe, which would be read for ever
+                raise OSError(errno.EINVAL, "it is no regular file")
             os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)

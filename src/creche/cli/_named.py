@@ -1,16 +1,16 @@
 """What ``MODULE:NAME`` names: presets, or a host, of a program of the user's.
 
 Rule 1: the module is found as ``python -m`` would find it, in the working directory first, and runs when it is imported.
-Rule 2: whatever the user's code raises is told in one sentence, with the line it came from.
+Rule 2: whatever the user's code raises is told in one sentence, with the line it came from. Code of the user's is also what
+a module gives for a name, and what a thing of the user's says of its class and of what is in it.
 """
 
 import importlib
 import inspect
 import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from types import ModuleType
 from typing import cast
 
@@ -21,12 +21,9 @@ from creche.models import ScriptedModel
 from creche.presets import Preset
 
 from ._ending import WrongUsage
+from ._users import users_code
 
 KINDS = "Preset, list of presets or open_host(...), nor a function without arguments that returns one of these"
-
-
-class UserCodeFailed(Exception):  # noqa: N818 - raised as a statement about what the user wrote
-    """The user's own code raised something; the message is a sentence for who wrote it."""
 
 
 @attrs.frozen(eq=False)
@@ -49,19 +46,22 @@ def find_named(text: str) -> Named:
       UserCodeFailed: The module, or the function that it names, raised something.
     """
     module_name, name, wanted = _split(text)
+    label = f"{module_name}:{name}"
     module = _import(module_name)
-    found = _look_up(module, name)
-    if callable(found) and not isinstance(found, AbstractAsyncContextManager):
-        found = _call(found, f"{module_name}:{name}")
-    if isinstance(found, AbstractAsyncContextManager):
-        return Named(cast("AbstractAsyncContextManager[object]", found), preset=wanted)
-    presets = _as_presets(found)
-    if presets is None:
-        if inspect.iscoroutine(found):
-            found.close()  # else Python complains of it too, later and elsewhere
-        raise WrongUsage(f"{module_name}:{name} is no {KINDS}, but of type {type(found).__name__}")
+    found = _look_up(module, module_name, name)
+    with users_code(f"{label} failed"):
+        if callable(found) and not isinstance(found, AbstractAsyncContextManager):
+            found = found()
+            found = list(cast("Iterator[object]", found)) if inspect.isgenerator(found) else found
+        if isinstance(found, AbstractAsyncContextManager):
+            return Named(cast("AbstractAsyncContextManager[object]", found), preset=wanted)
+        presets = _as_presets(found)
+        if presets is None:
+            if inspect.iscoroutine(found):
+                found.close()  # else Python complains of it too, later and elsewhere
+            raise WrongUsage(f"{label} is no {KINDS}, but of type {type(found).__name__}")
     chosen = _choose(presets, wanted, text)
-    _check_bases(presets, f"{module_name}:{name}", module)
+    _check_bases(presets, label, module)
     return Named(open_host(model=ScriptedModel({}), presets=presets), preset=chosen, alone=True)
 
 
@@ -84,34 +84,44 @@ def _import(name: str) -> ModuleType:
         raise WrongUsage(f"module {name!r} cannot be found: the working directory is gone ({error.strerror})") from None
     if sys.path[:1] != [here]:
         sys.path.insert(0, here)
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise WrongUsage(f"there is no module {error.name!r} in {here!r}, nor among what is installed") from None
-        raise UserCodeFailed(f"module {name!r} cannot be imported: {said(error)}") from error
-    except (Exception, SystemExit) as error:
-        raise UserCodeFailed(f"module {name!r} cannot be imported: {said(error)}") from error
+    with users_code(f"module {name!r} cannot be imported"):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+                raise WrongUsage(
+                    f"there is no module {error.name!r} in {here!r}, nor among what is installed"
+                ) from None
+            raise
 
 
-def _look_up(module: ModuleType, name: str) -> object:
-    found: object = getattr(module, name, _MISSING)
+def _look_up(module: ModuleType, module_name: str, name: str) -> object:
+    with users_code(f"{module_name}:{name} cannot be read"):
+        found: object = getattr(module, name, _MISSING)
     if found is _MISSING:
-        fitting = [each for each, value in vars(module).items() if _as_presets(value)]
+        file = _contents(module).get("__file__")
+        fitting = list(_presets_in(module))
         others = f"it has the presets {', '.join(fitting)}" if fitting else "it has no presets"
-        raise WrongUsage(f"module {module.__name__!r} ({module.__file__}) has no {name!r}; {others}")
+        raise WrongUsage(f"module {module_name!r}{f' ({file})' if file else ''} has no {name!r}; {others}")
     return found
 
 
 _MISSING = object()
 
 
-def _call(function: Callable[..., object], label: str) -> object:
-    try:
-        found = function()
-        return list(cast("Iterator[object]", found)) if inspect.isgenerator(found) else found
-    except (Exception, SystemExit) as error:
-        raise UserCodeFailed(f"{label} failed: {said(error)}") from error
+def _contents(module: ModuleType) -> Mapping[str, object]:
+    # A module can put anything into its place while it is imported.
+    return vars(module) if isinstance(cast("object", module), ModuleType) else {}
+
+
+def _presets_in(module: ModuleType) -> dict[str, list[Preset]]:
+    """Return the presets of a module by the names of what they are in."""
+    found: dict[str, list[Preset]] = {}
+    for name, value in list(_contents(module).items()):
+        with suppress(Exception):  # nobody asked for this one, and there are those that do not even tell their class
+            if presets := _as_presets(value):
+                found[name] = presets
+    return found
 
 
 def _as_presets(found: object) -> list[Preset] | None:
@@ -145,21 +155,9 @@ def _check_bases(presets: list[Preset], which: str, module: ModuleType) -> None:
     for preset in presets:
         if preset.extends is not None and preset.extends not in names:
             wanted = {preset.name, preset.extends}
-            fitting = [each for each, value in vars(module).items() if wanted <= _names_in(value)]
-            example = f", as in {module.__name__}:{fitting[0]}:{preset.name}" if fitting else ""
+            held = {name: {each.name for each in inside} for name, inside in _presets_in(module).items()}
+            fitting = [name for name, names in held.items() if wanted <= names]
+            example = f", as in {which.partition(':')[0]}:{fitting[0]}:{preset.name}" if fitting else ""
             raise WrongUsage(
                 f"preset {preset.name!r} extends {preset.extends!r}, which is not in {which}; name a list that has both{example}"
             )
-
-
-def _names_in(value: object) -> set[str]:
-    return {preset.name for preset in _as_presets(value) or ()}
-
-
-def said(error: BaseException) -> str:
-    """Return what somebody's code raised, and where, on one line."""
-    text = " ".join(str(error).split())
-    files = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    theirs = [each for each in files if each[0] not in (__file__, importlib.__file__) and not each[0].startswith("<")]
-    where = f" ({os.path.basename(theirs[-1][0])}, line {theirs[-1][1]})" if theirs else ""
-    return f"{type(error).__name__}{': ' if text else ''}{text}{where}"

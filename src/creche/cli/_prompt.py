@@ -2,25 +2,28 @@
 
 import json
 import shutil
-import sys
-from contextlib import redirect_stdout
+from functools import partial
 from typing import Annotated
 
 import attrs
+import outcome
 import trio
 from cyclopts import Parameter
 
+from creche._util import shown
 from creche.agent import AgentSpec
-from creche.errors import ConfigError, CrecheError, InternalError, NotRegisteredError
+from creche.errors import ConfigError, NotRegisteredError
 from creche.explain import PromptReport, explain_prompt, render_report, report_as_json
 from creche.host import Host, open_host
 from creche.models import ScriptedModel
 from creche.prompt import AssembleContext
 
-from ._ending import FAILED, USAGE, WrongUsage, complain, tell, write_line
+from ._ending import FAILED, WrongUsage, check_stdout, complain, tell, write_line
 from ._folder import check_folder
 from ._lead import LEAD, PERSONA, Powers, plugins_for
-from ._named import Named, UserCodeFailed, find_named, said
+from ._named import Named, find_named
+from ._stopped import Stopped, run_until_stopped
+from ._users import UserCodeFailed, kept_from_stdout, users_code
 
 EPILOGUE = """
 Examples:
@@ -32,7 +35,7 @@ Examples:
     creche prompt --preset app:make_host --json
 
 Exit codes: 0 done, also if the report tells of something that is wrong; 1 there is no report, or with --text no
-prompt; 2 wrong usage; 130 interrupted.
+prompt; 2 wrong usage; 129 the terminal has gone; 130 interrupted; 143 terminated.
 """
 
 
@@ -74,16 +77,30 @@ def prompt(
       as_json: Write one JSON object.
       as_text: Write the system prompt alone, as it would be sent, and a line break.
     """
-    try:
-        _check_one_way(as_json=as_json, as_text=as_text)
-        whom = _find(preset, agent, folder, Powers(write=write, shell=shell))
-        with redirect_stdout(sys.stderr):  # what the user's code prints is not a part of the report
-            report = trio.run(_explain, whom)
-    except WrongUsage as wrong:
-        return complain(str(wrong), USAGE)
-    except (UserCodeFailed, CrecheError, InternalError) as error:
-        return complain(" ".join(str(error).split()), FAILED)
-    return _show(report, alone=whom.named.alone, as_json=as_json, as_text=as_text)
+    if (code := check_stdout()) is not None:
+        return code
+    powers = Powers(write=write, shell=shell)
+    ended = run_until_stopped(partial(_report, preset, agent, folder, powers, ways=(as_json, as_text)))
+    if isinstance(ended, Stopped):
+        return complain(" ".join(ended.sentence.split()), ended.code)
+    report, alone = ended
+    return _show(report, alone=alone, as_json=as_json, as_text=as_text)
+
+
+def _report(
+    preset: str | None, agent: str | None, folder: str, powers: Powers, *, ways: tuple[bool, bool]
+) -> tuple[PromptReport, bool]:
+    """Return the report, and whether it is about a preset alone."""
+    if all(ways):
+        raise WrongUsage("--json and --text are two ways to show it; give one of them")
+    with kept_from_stdout():
+        whom = _find(preset, agent, folder, powers)
+        with users_code("what --preset names failed", is_host=True):
+            explained = trio.run(_explain, whom)
+            report = None if explained is None else explained.unwrap()
+    if report is None:
+        raise UserCodeFailed("what --preset names ended before there was a report, and swallowed why")
+    return report, whom.named.alone
 
 
 def _find(preset: str | None, agent: str | None, folder: str, powers: Powers) -> _Whom:
@@ -97,13 +114,7 @@ def _find(preset: str | None, agent: str | None, folder: str, powers: Powers) ->
         raise WrongUsage(
             "--write and --shell are for the lead of creche run; with --preset, the presets say what there is"
         )
-    with redirect_stdout(sys.stderr):
-        return _Whom(named=find_named(preset), agent=agent, folder=folder)
-
-
-def _check_one_way(*, as_json: bool, as_text: bool) -> None:
-    if as_json and as_text:
-        raise WrongUsage("--json and --text are two ways to show it; give one of them")
+    return _Whom(named=find_named(preset), agent=agent, folder=folder)
 
 
 def _check_name(agent: str) -> None:
@@ -113,19 +124,24 @@ def _check_name(agent: str) -> None:
         raise WrongUsage(f"--agent: {error.problems[0][1]}") from None
 
 
-async def _explain(whom: _Whom) -> PromptReport:
-    try:
-        async with whom.named.host as host:
-            return await _explain_in(_check_host(host), whom)
-    except (WrongUsage, CrecheError, InternalError):
-        raise
-    except Exception as error:
-        raise UserCodeFailed(f"what --preset names failed: {said(error)}") from error
+async def _explain(whom: _Whom) -> outcome.Value[PromptReport] | outcome.Error | None:
+    """Open the host and explain. What goes wrong inside is no exception of the host's block: that is the user's code.
+
+    Returns:
+      The report, or what was wrong; ``None`` if the block was ended from outside, and nobody says why.
+    """
+    explained: outcome.Value[PromptReport] | outcome.Error | None = None
+    async with whom.named.host as host:
+        try:
+            explained = outcome.Value(await _explain_in(_check_host(host), whom))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is raised once the host is closed
+            explained = outcome.Error(error)
+    return explained
 
 
 def _check_host(opened: object) -> Host:
     if not isinstance(opened, Host):
-        raise WrongUsage(f"what --preset names opens {opened!r:.200}, and not a host")
+        raise WrongUsage(f"what --preset names opens {shown(opened)}, and not a host")
     return opened
 
 

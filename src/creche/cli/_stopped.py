@@ -10,6 +10,7 @@ from creche.errors import CrecheError, InternalError
 from ._ending import FAILED, USAGE, WrongUsage
 from ._output import Output
 from ._signals import code_and_word, ended_as_interrupted
+from ._users import UserCodeFailed
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ def run_until_stopped(work: Callable[[], T], output: Output | None = None) -> T 
         return Stopped(word, code=code, by_signal=True)
     except WrongUsage as wrong:
         return Stopped(str(wrong), code=USAGE)
-    except (CrecheError, InternalError) as error:
+    except (CrecheError, InternalError, UserCodeFailed) as error:
         return Stopped(str(error), code=FAILED)
     finally:
         if output is not None:

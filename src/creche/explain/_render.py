@@ -4,7 +4,6 @@ What the model is told has a bar at the beginning of each of its lines; where a 
 without a bar.
 """
 
-import textwrap
 from collections.abc import Iterable, Iterator
 
 import attrs
@@ -12,6 +11,7 @@ import attrs
 from creche.scope import place_name
 
 from ._report import Explained, PieceReport, PromptReport, ToolReport, VariableReport
+from ._wrap import wrap
 
 NARROWEST = 20
 """Columns that are used even where there are fewer."""
@@ -31,11 +31,10 @@ class _Line:
 
     def rows(self, width: int) -> list[str]:
         """Return it in rows."""
-        text = "".join([char if char.isprintable() else _escaped(char) for char in self.text.expandtabs(4)])
-        rows = textwrap.wrap(
-            text, width, initial_indent=self.first, subsequent_indent=self.more, break_on_hyphens=False
-        )
-        return rows or [self.first.rstrip()]
+        text = self.text.expandtabs(4)
+        if not text.isprintable():
+            text = "".join([char if char.isprintable() else _escaped(char) for char in text])
+        return wrap(text, width, self.first, self.more)
 
 
 def _escaped(char: str) -> str:

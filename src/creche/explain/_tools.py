@@ -10,7 +10,7 @@ from creche.tools import RUN_CODE, VISIBLE, Guard, Restriction, VisibleTools
 from ._declared import CODE_TOOLS, GUARDS, PASSAGES, Passage
 from ._pieces import ADDED, CHANGED, TAKEN_OUT
 from ._report import Rule, ToolReport, ToolState, place_of, places_of
-from ._trial import Trial
+from ._trial import Trial, shown_error
 
 NOT_OFFERED = "no tool provider offers it"
 KNOWN = "its tool provider knows the name and does not offer it"
@@ -103,15 +103,23 @@ class _View:
         hidden_by: tuple[Rule, ...] = (),
     ) -> ToolReport:
         by, *shadowed = found
+        refused_by: list[Rule] = []
+        notes = [note] if note else []
+        for guard in self._guards:
+            try:
+                if _refuses(guard, name):
+                    refused_by.append(_rule(guard, name))
+            except Exception as error:  # noqa: BLE001 - whatever it raises, what else there is to say is said
+                notes.append(f"a guard of {place_of(guard)} cannot tell whether it refuses it: {shown_error(error)}")
         return ToolReport(
             name,
             place=place_of(by),
             shadows=places_of(shadowed),
-            note=note,
+            note="; ".join(notes),
             state=state,
             schema=schema,
             hidden_by=hidden_by,
-            refused_by=tuple([_rule(guard, name) for guard in self._guards if _refuses(guard, name)]),
+            refused_by=tuple(refused_by),
         )
 
 

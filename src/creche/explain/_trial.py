@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from creche._util import shown, without_addresses
 from creche.errors import CrecheError, InternalError, PromptError
 from creche.messages import ToolSchema
 from creche.prompt import (
@@ -29,6 +30,9 @@ from creche.prompt import (
 from creche.scope import Entry, Owner, Registration, Registry, Wrapper, make_registrar
 
 from ._declared import CONTEXTS, ORDERS, PROVIDERS, SECTIONS, SUPPRESSIONS, VARIABLES, WRAPPERS, ByName
+
+MOST_SHOWN = 1000
+"""Characters that are shown of what a wrapper raised."""
 
 
 @attrs.frozen(eq=False)
@@ -155,9 +159,13 @@ async def _attempt(
     try:
         return await assemble(_registry_of(entries), context)
     except Exception as error:  # noqa: BLE001 - what a wrapper raises is part of the report, whatever it is
-        said = str(error) if isinstance(error, CrecheError | InternalError) else repr(error)
-        problems.append("; ".join([said, *getattr(error, "__notes__", ())]))
+        problems.append("; ".join([shown_error(error), *map(str, getattr(error, "__notes__", ()))]))
         return None
+
+
+def shown_error(error: Exception) -> str:
+    """Return what is to be said of an error, in the same words in each process: of a stranger's, its repr."""
+    return without_addresses(str(error)) if isinstance(error, CrecheError | InternalError) else shown(error, MOST_SHOWN)
 
 
 def _fixed(each: Evaluated) -> Entry:

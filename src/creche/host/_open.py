@@ -68,7 +68,10 @@ async def open_host(
             "open_host(prices=...): costs are not counted by this version of creche; leave it out"
         )
     check_model_given(model, "open_host(model=)")
-    plugins = as_all(Plugin, plugins, "plugins=", "a function that makes one is called, as in delegation()")
+    cure = (
+        "a function that makes one is called, as in delegation(), and anything else goes into Plugin(name, setup=[...])"
+    )
+    plugins = as_all(Plugin, plugins, "plugins=", cure)
     presets = as_all(Preset, presets, "presets=", "write Preset(name, ...)")
     async with open_mounts(Registry()) as mounts, open_hidden_nursery("the host") as nursery:
         registrar = make_registrar(mounts.registry, Owner("host"), None)

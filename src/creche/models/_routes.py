@@ -109,13 +109,17 @@ def require_provider(name: str, registry: Registry, scope: ScopeKey | None) -> M
     """
     found = find_provider(name, registry, scope)
     if found is None:
-        standard = _standard(registry, scope)
-        names = {*registry.merge(ModelProvider, scope), *(standard.names if standard else ())}
         raise NotRegisteredError(
-            f"no model provider {name!r} is registered; registered: {', '.join(sorted(names)) or '(none)'}; "
+            f"no model provider {name!r} is registered; registered: {_provider_names(registry, scope)}; "
             "register one with registrar.add(ModelProvider(name, model=adapter))"
         )
     return found
+
+
+def _provider_names(registry: Registry, scope: ScopeKey | None) -> str:
+    standard = _standard(registry, scope)
+    names = {*registry.merge(ModelProvider, scope), *(standard.names if standard else ())}
+    return ", ".join(sorted(names)) or "(none)"
 
 
 def find_provider(name: str, registry: Registry, scope: ScopeKey | None) -> Model | None:
@@ -140,7 +144,8 @@ def _follow_aliases(model: Model | str, registry: Registry, scope: ScopeKey | No
         passed.append(model)
         if model not in aliases:
             known = f"; aliases: {', '.join(sorted(aliases))}" if aliases else ""
-            raise ConfigError([("model", f"{model!r} is not of the form 'provider:model' and no alias{known}")])
+            sentence = f"{model!r} is not of the form 'provider:model' and no alias{known}; providers: {_provider_names(registry, scope)}"
+            raise ConfigError([("model", sentence)])
         model = aliases[model].model
         if model in passed:
             raise ConfigError([("model", f"aliases lead in a circle: {' -> '.join([*passed, str(model)])}")])

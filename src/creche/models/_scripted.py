@@ -35,6 +35,7 @@ class ScriptedModel:
     """
 
     def __init__(self, script: Mapping[str, Iterable[object]], *, limit: int | None = None) -> None:
+        _check_script(script)
         self._script = {tuple(pattern.split("/")): _line(pattern, items) for pattern, items in script.items()}
         self._patterns = sorted(self._script, key=_specificity, reverse=True)
         self._cursors: dict[tuple[str, str], int] = {}
@@ -77,6 +78,13 @@ class ScriptedModel:
         patterns = ", ".join([repr("/".join(pattern)) for pattern in self._script])
         raise ScriptExhaustedError(
             f"no pattern of the script matches agent {path!r}; patterns: {patterns or '(none)'}", path=path
+        )
+
+
+def _check_script(script: object) -> None:
+    if not isinstance(script, Mapping):
+        raise TypeError(
+            f"a script is a dict from paths of agents to lists of items, not {script!r}; write ScriptedModel({{'lead': [...]}})"
         )
 
 

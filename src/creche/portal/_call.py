@@ -22,7 +22,7 @@ class Call(Generic[T]):
       wakeups: Who waits for it, in asyncio.
     """
 
-    __slots__ = ("_cancel_scope", "_lost", "_work", "name", "result", "wakeups")
+    __slots__ = ("_cancel_scope", "_work", "lost", "name", "result", "wakeups")
 
     def __init__(self, name: str, work: Callable[[], Awaitable[T]], wakeups: Wakeups) -> None:
         self.name: str = name
@@ -33,11 +33,12 @@ class Call(Generic[T]):
         """How it came out, once it has; asyncio's to read."""
         self._work = work
         self._cancel_scope = trio.CancelScope()
-        self._lost = PortalError(f"{name} did not come to its end, because the portal was closed")
+        self.lost = PortalError(f"{name} did not come to its end, because the portal was closed")
+        """What it raises when nothing else comes out of it."""
 
     async def run(self) -> None:
         """Do the work and tell how it came out. In trio; raises nothing, as all of it is for who waits."""
-        result: outcome.Outcome[T] = outcome.Error(self._lost)
+        result: outcome.Outcome[T] = outcome.Error(self.lost)
         try:
             with self._cancel_scope:
                 result = outcome.Value(await self._work())
@@ -53,8 +54,8 @@ class Call(Generic[T]):
 
     def lose(self, cause: BaseException | None = None) -> None:
         """Tell that it did not run, or not to its end. In any thread."""
-        self._lost.__cause__ = cause
-        self.wakeups.tell(self._settle, outcome.Error(self._lost))
+        self.lost.__cause__ = cause
+        self.wakeups.tell(self._settle, outcome.Error(self.lost))
 
     def _settle(self, result: outcome.Outcome[T]) -> None:
         self.result = self.result or result
@@ -82,7 +83,7 @@ class Call(Generic[T]):
 
         cancelled = await self.wakeups.wait_until(done, give_up=cancel)
         result = self.result
-        if cancelled is not None and (not isinstance(result, outcome.Error) or result.error is self._lost):
+        if cancelled is not None and (not isinstance(result, outcome.Error) or result.error is self.lost):
             raise cancelled
         if isinstance(result, outcome.Error):
             raise result.error

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -15,7 +15,7 @@ from creche.errors import PortalError
 from ._call import Call
 from ._errand import Errand
 from ._signals import woken_by_signals
-from ._stay import staying
+from ._stay import check_manager, staying
 from ._stream import PortalStream, Pump
 from ._trio_thread import TrioThread
 from ._wakeups import Wakeups
@@ -86,9 +86,12 @@ class Portal(metaclass=NoPublicConstructor):
 
         Raises:
           PortalError: The portal is closed.
+          TypeError: It is async.
           BaseException: What the function raises.
         """
-        _check_function("call", function)
+        name = _check_function("call", function)
+        if inspect.iscoroutinefunction(_inner(function)):
+            raise TypeError(f"portal.call takes a plain function, and {name} is async; use portal.run")
 
         async def called() -> T:
             return function(*args)
@@ -96,12 +99,12 @@ class Portal(metaclass=NoPublicConstructor):
         return await self.run(called)
 
     @asynccontextmanager
-    async def open(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    async def open(self, manager: AbstractAsyncContextManager[T] | AbstractContextManager[T]) -> AsyncIterator[T]:
         """Open something in trio for the length of a block of asyncio.
 
         It is entered and left in one task of trio. An error raised in the block is raised there as well, and comes out as itself. If
         what was opened ends before the block does, because it has crashed, whatever uses it fails, and its error comes out at the
-        end of the block.
+        end of the block. Where a nursery makes a group of a cancellation alone, the cancellation comes out.
 
         Args:
           manager: What to open, such as ``open_host(...)`` or ``host.open_agent(...)``.
@@ -111,6 +114,7 @@ class Portal(metaclass=NoPublicConstructor):
 
         Raises:
           PortalError: The portal is closed, or was closed during the block.
+          TypeError: It does not open for a block.
           BaseException: What the manager raises.
 
         Example:
@@ -119,24 +123,28 @@ class Portal(metaclass=NoPublicConstructor):
               async with portal.open(host.open_agent(AgentSpec("clerk"))) as clerk:
                   reply = await portal.run(clerk.ask, question)
         """
+        check_manager("open", "open_host(...)", manager)
         async with staying(self._thread, manager, _wait, Wakeups(_running_loop())) as (value, _):
             yield value
 
     @asynccontextmanager
-    async def stream(self, manager: AbstractAsyncContextManager[S]) -> AsyncIterator[PortalStream[S]]:
+    async def stream(
+        self, manager: AbstractAsyncContextManager[S] | AbstractContextManager[S]
+    ) -> AsyncIterator[PortalStream[S]]:
         """Open something in trio, and iterate over it in asyncio.
 
         A slow reader holds up what is read, which is at most some dozens of items ahead. Leaving the block ends it: the turn behind
         an answer is cancelled, and has ended.
 
         Args:
-          manager: What to open, such as ``agent.stream("...")``, or what a function under `trio.as_safe_channel` returns.
+          manager: What to open, such as ``agent.stream("...")`` or ``agent.watch()``, or what a function under `trio.as_safe_channel` returns.
 
         Yields:
           The items.
 
         Raises:
           PortalError: The portal is closed, or was closed during the block.
+          TypeError: It does not open for a block.
           BaseException: What the manager raises.
 
         Example:
@@ -148,6 +156,7 @@ class Portal(metaclass=NoPublicConstructor):
                           print(delta.text, end="")
               print(deltas.opened.reply.usage)
         """
+        check_manager("stream", "agent.stream(...)", manager)
         wakeups = Wakeups(_running_loop())
         pump = Pump[object](self._thread, wakeups)
         async with staying(self._thread, manager, pump.run, wakeups) as (opened, call):
@@ -181,7 +190,8 @@ async def open_portal() -> AsyncIterator[Portal]:
     """Open a portal to trio for the length of a block of asyncio.
 
     trio runs in a thread of its own. At the end of the block everything that was started through the portal is cancelled, and has
-    ended. If the block is never left, that happens at the end of the program.
+    ended. If the block is never left, that happens at the end of the program. A process that is forked from this one has no
+    portal, until it opens one itself.
 
     Yields:
       The portal.
@@ -231,9 +241,13 @@ def _check_function(method: str, function: object) -> str:
             name = function.__name__
             raise TypeError(f"portal.{method} takes a function and its arguments: {name}, ... and not {name}(...)")
         raise TypeError(f"portal.{method} takes a function, and {function!r} is none")
-    inner = function.func if isinstance(function, partial) else function
+    inner = _inner(function)
     named: str = getattr(inner, "__qualname__", repr(inner))
     return named.rpartition("<locals>.")[2]
+
+
+def _inner(function: object) -> object:
+    return function.func if isinstance(function, partial) else function
 
 
 async def _await(method: str, name: str, async_fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:

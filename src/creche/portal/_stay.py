@@ -1,9 +1,14 @@
-"""A context manager of trio around a block of asyncio."""
+"""A context manager of trio around a block of asyncio.
+
+Rule: an error of the block goes through the manager, and what comes out of that comes out of the block. If it cannot, because
+what was opened has ended before, or does not come to its end, it comes out all the same. So neither an error nor a
+cancellation is lost.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import trio
 
@@ -12,6 +17,8 @@ from ._trio_thread import TrioThread
 from ._wakeups import Wakeups
 
 T = TypeVar("T")
+Manager: TypeAlias = AbstractAsyncContextManager[T] | AbstractContextManager[T]
+"""What opens for a block; most of trio does with ``async with``, and what need not wait, such as `Agent.watch`, with ``with``."""
 
 
 class Stay(Generic[T]):
@@ -23,19 +30,21 @@ class Stay(Generic[T]):
       wakeups: Who waits for it to be entered.
     """
 
-    __slots__ = ("_block", "_error", "_manager", "_meanwhile", "_wakeups", "is_entered", "value")
+    __slots__ = ("_block", "_error", "_manager", "_meanwhile", "_wakeups", "has_raised", "is_entered", "value")
 
     value: T
     """What the manager gave; asyncio's to read."""
 
     def __init__(
         self,
-        manager: AbstractAsyncContextManager[T],
+        manager: Manager[T],
         meanwhile: Callable[[T], Awaitable[object]],
         wakeups: Wakeups,
     ) -> None:
         self.is_entered = False
         """Whether it is entered; asyncio's to read."""
+        self.has_raised = False
+        """Whether the manager was given the error of the block; asyncio's to read, when it is left."""
         self._manager = manager
         self._meanwhile = meanwhile
         self._wakeups = wakeups
@@ -44,11 +53,12 @@ class Stay(Generic[T]):
 
     async def hold(self) -> None:
         """Enter, wait, leave. In trio."""
-        async with self._manager as value:
+        async with _entered(self._manager) as value:
             self._wakeups.tell(self._enter, value)
             with self._block:
                 await self._meanwhile(value)
             if self._error is not None:
+                self.has_raised = True
                 raise self._error
 
     def leave(self, error: BaseException | None) -> None:
@@ -64,7 +74,7 @@ class Stay(Generic[T]):
 @asynccontextmanager
 async def staying(
     thread: TrioThread,
-    manager: AbstractAsyncContextManager[T],
+    manager: Manager[T],
     meanwhile: Callable[[T], Awaitable[object]],
     wakeups: Wakeups,
 ) -> AsyncIterator[tuple[T, Call[None]]]:
@@ -84,7 +94,52 @@ async def staying(
     except BaseException as error:  # noqa: BLE001 - it comes out of the manager again, unless that takes it
         left = error
     thread.submit(stay.leave, left)
-    await call.wait(give_up=give_up)
+    try:
+        await call.wait(give_up=give_up)
+    except BaseException as error:
+        if left is None or not (error is call.lost or _is_nothing_else(error, left)):
+            raise
+    else:
+        if left is None or stay.has_raised:
+            return
+    raise left
+
+
+def _is_nothing_else(error: BaseException, left: BaseException) -> bool:
+    """Return whether an error is only what a nursery has made of the end of a block, such as its cancellation.
+
+    asyncio knows that by its type. Other errors come out in groups, as they do in trio.
+    """
+    if isinstance(left, Exception) or not isinstance(error, BaseExceptionGroup):
+        return False
+    return cast("BaseExceptionGroup[BaseException]", error).split(lambda each: each is left)[1] is None
+
+
+@asynccontextmanager
+async def _entered(manager: Manager[T]) -> AsyncIterator[T]:
+    if isinstance(manager, AbstractAsyncContextManager):
+        async with manager as value:
+            yield value
+    else:
+        with manager as value:
+            yield value
+
+
+def check_manager(method: str, example: str, manager: object) -> None:
+    """Check that something opens for a block.
+
+    Args:
+      method: The method of the portal that was given it.
+      example: What it takes, such as ``"open_host(...)"``.
+      manager: What it was given.
+
+    Raises:
+      TypeError: It does not.
+    """
+    if not isinstance(manager, (AbstractAsyncContextManager, AbstractContextManager)):
+        name = getattr(manager, "__name__", manager)
+        call = "; call it" if callable(manager) else ""
+        raise TypeError(f"portal.{method} takes what opens for a block, as {example} does, and {name!r} is none{call}")
 
 
 def _name_of(manager: object) -> str:

@@ -3,6 +3,7 @@
 Rule 1: whoever waits for a call hears how it came out, also when trio has ended before it, or has broken down.
 Rule 2: it ends when its owner says so, and at the latest with the interpreter: `atexit` tells it to, and waits. So the thread is a
 daemon. One that is none would be waited for before that, without being told.
+Rule 3: it does not come along when its process is forked. What is left there says that it is closed.
 """
 
 import atexit
@@ -76,7 +77,7 @@ class TrioThread:
         Raises:
           PortalError: It has ended, or is about to.
         """
-        if self._ends:
+        if self._ends or not self._thread.is_alive():
             raise PortalError(f"{call.name} cannot be run, because the portal is closed") from self._failure
         self._calls.add(call)
         context = copy_context()
@@ -86,7 +87,7 @@ class TrioThread:
 
     def submit(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call a function in it, soon, if it has not ended. In any thread."""
-        if self._token is not None and not self._is_over:
+        if self._token is not None and not self._is_over and self._thread.is_alive():
             with suppress(trio.RunFinishedError):  # it ends just now, and tells all calls
                 self._token.run_sync_soon(function, *args)
 
@@ -96,7 +97,8 @@ class TrioThread:
 
     def _end_and_join(self) -> None:
         self._begin_end()
-        self._thread.join()
+        if self._thread.is_alive():  # else it has ended, or could not be started, or stays in another process
+            self._thread.join()
         atexit.unregister(self._end_and_join)
 
     # ---------------------------------------------------------------- in the thread

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 
 import attrs
 
-from creche._util import as_names
+from creche._util import as_names, as_one, is_a, is_none_or, is_text
 from creche.agent import Budget, expand_setup
 from creche.errors import ConfigError, NotRegisteredError
-from creche.models import Model
+from creche.models import Model, check_model_given
 from creche.prompt import Text
 from creche.scope import Mounts, Plugin, ScopeKey, SetupItem, bind_scope_parent
 from creche.tools import Mode, Tool, as_tools
@@ -27,13 +27,17 @@ def _as_names(names: Iterable[str]) -> frozenset[str]:
     return frozenset(as_names(names, "grants="))
 
 
+def _check_model(preset: "Preset", _attribute: object, model: Model | str | None) -> None:
+    check_model_given(model, f"preset {preset.name!r}")
+
+
 @attrs.frozen(eq=False)
 class Preset:
     """A named composition."""
 
-    name: str
+    name: str = attrs.field(validator=is_text)
     """What agents and other presets call it."""
-    extends: str | None = attrs.field(default=None, kw_only=True)
+    extends: str | None = attrs.field(default=None, validator=is_none_or(is_text), kw_only=True)
     """The preset it builds on; it is mounted first."""
     setup: tuple[SetupItem, ...] = attrs.field(default=(), converter=_as_setup, kw_only=True)
     """What is registered on the preset's scope: entries, plugins, functions of a registrar."""
@@ -43,9 +47,9 @@ class Preset:
     """Tools of its agents."""
     present_as: Mode | None = attrs.field(default=None, kw_only=True)
     """How tools are shown to the model; the chain decides if absent."""
-    model: Model | str | None = attrs.field(default=None, kw_only=True)
+    model: Model | str | None = attrs.field(default=None, validator=_check_model, kw_only=True)
     """What its agents ask; its base's if absent."""
-    budget: Budget | None = attrs.field(default=None, kw_only=True)
+    budget: Budget | None = attrs.field(default=None, validator=is_none_or(is_a(Budget)), kw_only=True)
     """Limits of each of its agents and everything below them."""
     grants: frozenset[str] = attrs.field(default=frozenset(), converter=_as_names, kw_only=True)
     """Tools that a subagent under this preset may see although the agent that starts it does not."""
@@ -93,7 +97,9 @@ class StandingPresets:
 
         Raises:
           NotRegisteredError: There is none of that name.
+          TypeError: It is something else than a name.
         """
+        as_one(str, name, "preset=", "give the name of a preset")
         standing = self._standing.get(name)
         if standing is None:
             known = ", ".join(sorted(self._standing)) or "(none)"

@@ -6,12 +6,12 @@ as a snapshot when they change.
 
 from creche._util import publish
 
-from ._assemble import (
+from ._assemble import assemble as assemble
+from ._assembly import (
     AssemblePrompt as AssemblePrompt,
     Origin as Origin,
     Piece as Piece,
     PromptAssembly as PromptAssembly,
-    assemble as assemble,
 )
 from ._entries import (
     UNLISTED_TOOLS as UNLISTED_TOOLS,

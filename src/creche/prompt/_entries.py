@@ -12,11 +12,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, cast
 
 import attrs
 
-from creche._util import as_names
+from creche._util import as_names, is_bool, is_text, shown
 from creche.errors import PromptError
 from creche.messages import ToolSchema
 from creche.models import ModelOptions, Settings
@@ -100,7 +100,17 @@ Text = str | Callable[[AssembleContext], str]
 """A text, or a plain function that gives it at each assembly."""
 
 
-def _check_order(entry: "Section | RuntimeContext", _attribute: object, order: float) -> None:
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def check_order(entry: "_Named", _attribute: object, order: float) -> None:
+    """Refuse what is no finite number.
+
+    Raises:
+      PromptError: It is none.
+    """
     if not _is_finite(order):
         raise PromptError(f"{type(entry).__name__} {entry.name!r} has order {order!r}; an order is a finite number")
 
@@ -117,7 +127,7 @@ def _check_text(entry: "Section | RuntimeContext", _attribute: object, text: Tex
 
 def _check_source(what: str, source: object, expected: str) -> None:
     if not callable(source):
-        raise PromptError(f"{what} is {source!r}; it is {expected}")
+        raise PromptError(f"{what} is {shown(source)}; it is {expected}")
     if inspect.iscoroutinefunction(source):
         raise PromptError(
             f"{what} is the async function {getattr(source, '__qualname__', source)!r}; it is {expected}, "
@@ -132,15 +142,15 @@ class Section:
     Sections stand by order, then by name; the nearest scope wins a name. An empty text leaves nothing.
     """
 
-    name: str
+    name: str = attrs.field(validator=is_text)
     """Such as ``"team:rules"``."""
-    order: float = attrs.field(kw_only=True, validator=_check_order)
+    order: float = attrs.field(kw_only=True, validator=check_order)
     """Where it stands; `section_order` has the named places, 200 to 999 are free."""
     text: Text = attrs.field(kw_only=True, validator=_check_text)
     """The text; ``{{name}}`` in it is the value of a variable."""
-    interpolate: bool = attrs.field(default=True, kw_only=True)
+    interpolate: bool = attrs.field(default=True, kw_only=True, validator=is_bool)
     """Whether variables are put in; false leaves braces alone."""
-    complete: bool = attrs.field(default=False, kw_only=True)
+    complete: bool = attrs.field(default=False, kw_only=True, validator=is_bool)
     """Whether this is the whole prompt; every other section is left out then."""
     entry_shape: ClassVar[Literal["named"]] = "named"
 
@@ -149,9 +159,9 @@ class Section:
 class RuntimeContext:
     """A fact about now. It goes to the tail of the history, as part of a snapshot, when it changes."""
 
-    name: str
+    name: str = attrs.field(validator=is_text)
     """Such as ``"weather"``."""
-    order: float = attrs.field(kw_only=True, validator=_check_order)
+    order: float = attrs.field(kw_only=True, validator=check_order)
     """Where it stands among the others; `context_order` has the named places."""
     text: Text = attrs.field(kw_only=True, validator=_check_text)
     """The text; ``{{name}}`` in it is the value of a variable."""
@@ -164,7 +174,7 @@ def check_variable_name(name: str) -> None:
     Raises:
       PromptError: It is illegal or built in.
     """
-    if not VARIABLE_NAME.fullmatch(name):
+    if not isinstance(cast("object", name), str) or not VARIABLE_NAME.fullmatch(name):
         raise PromptError(f"{name!r} cannot be the name of a variable: it must be like [a-z][a-z0-9_]*")
     if name == OPEN_VARIABLE:
         raise PromptError(f"variable {name!r} is built in (it writes two opening braces); choose another name")
@@ -220,11 +230,11 @@ def _as_schemas(schemas: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
 
 def _check_schema(schema: object) -> None:
     if not isinstance(schema, ToolSchema):
-        raise PromptError(f"ToolSchemas holds {schema!r}; it holds ToolSchema values")
+        raise PromptError(f"ToolSchemas holds {shown(schema)}; it holds ToolSchema values")
 
 
 def _as_names(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(names)
+    return frozenset(as_names(names, "known_names="))
 
 
 def _names_of(schemas: "ToolSchemas") -> frozenset[str]:

@@ -15,7 +15,7 @@ import attrs
 from creche._util import clean_text
 from creche.errors import PromptError
 
-from ._assemble import Origin, Piece, PromptAssembly
+from ._assembly import Origin, Piece, PromptAssembly
 from ._entries import OPEN_VARIABLE, VARIABLE_NAME
 
 CONTEXT_LEAD = "Runtime context as of now. It supersedes every earlier snapshot."

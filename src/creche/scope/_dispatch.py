@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
+from creche._util import shown
 from creche.errors import InternalError
 
 from ._events import Listener, Notification, Operation, Wrapper, result_type_of
@@ -133,9 +134,9 @@ class Onion(Generic[O, R]):
             return cast("R", result)
         expected = getattr(self._result_type, "__qualname__", str(self._result_type))
         if depth is None:
-            raise InternalError(f"{type(event).wire_name} itself gave {result!r} where {expected} was expected")
+            raise InternalError(f"{type(event).wire_name} itself gave {shown(result)} where {expected} was expected")
         raise InternalError(
-            f"{self._whose(event, depth)} returned {result!r} where {expected} was expected; "
+            f"{self._whose(event, depth)} returned {shown(result)} where {expected} was expected; "
             "return what `await next()` gives, or a value of that class"
         )
 

@@ -64,20 +64,24 @@ class Next(Protocol[R]):
 
 def _check_notification(_entry: object, _attribute: object, event_type: Any) -> None:
     if not _is_kind_of(event_type, Notification):
-        raise RegistryError(f"{event_type!r} is not a class of Notification; around an Operation stands a wrapper")
+        raise RegistryError(
+            f"{event_type!r} is not a class of Notification; write on(Event, listener), and around an Operation wrap(Event, wrapper)"
+        )
 
 
 def _check_synchronous(entry: "Listener[Any]", _attribute: object, hear: Any) -> None:
     if inspect.iscoroutinefunction(hear):
         raise RegistryError(
             f"the listener {hear!r} of {entry.event_type.__qualname__} is async, and listeners are synchronous; "
-            "what has to wait belongs into a task of a plugin's"
+            "for what has to wait, let it send_nowait() the event into a memory channel that a task reads"
         )
 
 
 def _check_operation(_entry: object, _attribute: object, event_type: Any) -> None:
     if not _is_kind_of(event_type, Operation):
-        raise RegistryError(f"{event_type!r} is not a class of Operation; a Notification is heard by a listener")
+        raise RegistryError(
+            f"{event_type!r} is not a class of Operation; write wrap(Event, wrapper), and for a Notification on(Event, listener)"
+        )
     result_type_of(event_type)
 
 

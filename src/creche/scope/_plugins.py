@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 import trio
 
-from creche._util import NoPublicConstructor, final
+from creche._util import NoPublicConstructor, final, is_text
 
 from ._entries import Entry
 from ._keys import ScopeKey
@@ -42,7 +42,7 @@ def _as_types(types: Iterable[type[object]]) -> tuple[type[object], ...]:
 class Plugin:
     """A setup that can be mounted on a scope, any number of times."""
 
-    name: str
+    name: str = attrs.field(validator=is_text)
     """Who its registrations belong to, in messages and attribution."""
     setup: "tuple[SetupItem, ...]" = attrs.field(converter=_as_setup)
     """Entries, plugins, and functions of a registrar, in order.

@@ -74,7 +74,7 @@ class Reader(Generic[T]):
 
     def read(self, scope: ScopeKey | None) -> T:
         """Return the value at a scope, derived anew only if what it came from has changed."""
-        layer = self._anchor(scope)
+        layer = self._anchor(scope) if scope is not None and self._count.scoped else self._layers.global_layer
         stamp = links.moved + self._count.version
         kept: _Kept[T] | None = layer.kept.get(self)
         if kept is not None:
@@ -87,16 +87,14 @@ class Reader(Generic[T]):
         layer.kept[self] = _Kept(value, self._tables(layer), stamp)
         return value
 
-    def _anchor(self, scope: ScopeKey | None) -> Layer:
+    def _anchor(self, scope: ScopeKey) -> Layer:
         """Return the nearest layer of the chain that declared any of the kinds, else the global one."""
-        layers = self._layers
-        if scope is not None and self._count.scoped:
-            kinds, by_scope = self._kinds, layers.by_scope
-            for key in scope_chain_of(scope):
-                layer = by_scope.get(key)
-                if layer is not None and not kinds.isdisjoint(layer.tables):
-                    return layer
-        return layers.global_layer
+        kinds, by_scope = self._kinds, self._layers.by_scope
+        for key in scope_chain_of(scope):
+            layer = by_scope.get(key)
+            if layer is not None and not kinds.isdisjoint(layer.tables):
+                return layer
+        return self._layers.global_layer
 
     def _chain(self, anchor: Layer) -> list[Layer]:
         """Return the layers that there are from the anchor to the global one, nearest first."""

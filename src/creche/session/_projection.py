@@ -115,6 +115,16 @@ def project_tools(last: HeaderWritten | None, header: HeaderWritten, seq: int) -
     return ToolsChanged(DeveloperMessage(additions, removals=removals), header=seq if additions else None)
 
 
-def project_route(last: RouteNoted | None, route: RouteNoted) -> RouteNoted | None:
-    """Return the route if it differs from what was last noted."""
-    return None if route == last else route
+def project_route(
+    last: RouteNoted | None,
+    provider: str,
+    *,
+    model: str,
+    context_window: int | None,
+    system_prompt_update: str | None,
+) -> RouteNoted | None:
+    """Return what is to be noted of the route, if it differs from what was last noted; the fields are those of the record."""
+    route = (provider, model, context_window, system_prompt_update)
+    if last is not None and route == (last.provider, last.model, last.context_window, last.system_prompt_update):
+        return None
+    return RouteNoted(provider, model=model, context_window=context_window, system_prompt_update=system_prompt_update)

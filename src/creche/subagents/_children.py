@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import trio
 
+from creche._util import check_in_trio
 from creche.agent import Agent, AgentSpec, Budget, Delivery
 from creche.errors import AgentError, UnsupportedCapabilityError
 from creche.messages import UserMessage
@@ -136,6 +137,7 @@ async def fork(
 
 
 def _agent(parent: AgentView | None, start: str) -> Agent:
+    check_in_trio(f"{start}()", f"write await portal.run({start}, agent, ...)")
     if not isinstance(parent, Agent):
         raise AgentError(
             f"{start}() needs the agent that starts the subagent, and {parent!r} is none; a tool that is called without an "

@@ -116,6 +116,10 @@ async def _run(
 def _raised(scope: ScopeKey | None, execution: Execution, error: Exception) -> ToolOutcome:
     if not isinstance(error, CrecheError):  # the model is told a sentence; who wrote the tool wants the traceback
         who, name = caller_of(execution.context, scope).name, execution.tool.name
+        if isinstance(error, RuntimeError) and str(error) == "no running event loop":  # what asyncio raises under trio
+            error.add_note(
+                "creche runs on trio: use trio.sleep() and the like, or let asyncio run it with portal.run_asyncio()"
+            )
         logger.warning("tool %r of %r raised in call %r", name, who, execution.call.id, exc_info=error)
     return failure_of(error)
 

@@ -280,4 +280,4 @@ def as_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
     Raises:
       TypeError: It is not a list of tools; the sentence says what to write instead.
     """
-    return as_all(Tool, tools, "tools=", "decorate the function with @tool")
+    return as_all(Tool, tools, "tools=", "decorate a function with @tool, and give what is no tool in setup=")

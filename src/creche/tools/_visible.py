@@ -54,7 +54,12 @@ class Restriction:
         if unknown:
             own = registry.peek(Tool, scope)
             hint = next(
-                (f" ({name!r} is its own, which a restriction never hides)" for name in unknown if name in own), ""
+                (
+                    f" ({name!r} is its own, which a restriction never hides; leave it out there, or register it further up)"
+                    for name in unknown
+                    if name in own
+                ),
+                "",
             )
             raise RegistryError(
                 f"restriction at {place_name(scope)} names {', '.join(map(repr, unknown))}, "

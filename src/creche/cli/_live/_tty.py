@@ -17,6 +17,8 @@ from ._style import ASCII, UNICODE, Glyphs
 
 NARROWEST = 20
 """Columns below which there are plain lines."""
+MOST_DIGITS = 5
+"""A number of columns with more digits is nobody's terminal, and may be longer than Python reads."""
 USUAL = os.terminal_size((80, 24))
 """What a terminal is taken for that does not say its size."""
 
@@ -98,7 +100,7 @@ def _can_move_cursor() -> bool:
 
 def _columns_told() -> int | None:
     told = os.environ.get("COLUMNS", "")
-    return int(told) if told.isdecimal() else None
+    return int(told) if told.isdecimal() and len(told) <= MOST_DIGITS else None
 
 
 def _size(descriptor: int) -> os.terminal_size:
