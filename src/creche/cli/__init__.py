@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from typing import NoReturn
 
 from creche._util import publish
 
@@ -11,7 +10,7 @@ _PACKAGES = ("cyclopts", "rich", "prompt_toolkit")
 """What the extra `cli` brings."""
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 129 hung up, 130 interrupted, 143 terminated."""
     try:
         _run()
@@ -24,7 +23,7 @@ def main() -> NoReturn:
         sys.exit(complain("interrupted", INTERRUPTED))
 
 
-def _run() -> NoReturn:
+def _run() -> None:
     from ._ending import USAGE, complain
 
     _forget_nonsense()
