@@ -90,8 +90,8 @@ def _read(terminal: int) -> bytes:
 
 def last_screen(written: str) -> list[str]:
     """Return the lines that stay: the tree as it was drawn last, and what was written after it."""
-    last = written.rpartition("\x1b[?7l")[2].replace("\r", "")
-    lines = re.sub(r"\x1b\[(K|\?7h)", "", last).split("\n")
+    last = re.split(r"\r(?:\x1b\[J)?(?=\x1b\[\?7l)", written)[-1].replace("\r", "")
+    lines = re.sub(r"\x1b\[(K|\?7[hl])", "", last).split("\n")
     return lines[: next(number for number, line in enumerate(lines) if line.startswith("log: ")) - 1]
 
 

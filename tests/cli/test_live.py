@@ -510,6 +510,58 @@ async def test_lines_go_where_stderr_goes(live, tmp_path):
     assert re.fullmatch(PLAIN, told[0])
 
 
+async def test_ctrl_z_takes_the_tree_away_until_it_goes_on(live):
+    rest = trio.Event()
+    async with open_mock_provider([[say("I look.\nIt"), until(rest), say(" is milk.")]]) as mock:
+        started = live(mock)
+        shell = 'set -m; "$@"; echo "stopped $?"; read line; fg >/dev/null; echo "ended $?"'
+        async with open_window({**started, "command": ["bash", "-c", shell, "bash", *started["command"]]}) as window:
+            await window.wait_for("It", "1 agent")
+            window.type("\x1a")
+            await window.wait_for("stopped 148")
+            assert window.wraps
+            assert [line for line in window.shown if not line.startswith("[1]")] == ["I look.", "", "stopped 148"]
+            window.type("\n")
+            await window.wait_for("It", "1 agent")
+            rest.set()
+            await window.wait_for("ended 0")
+            assert await window.end() == 0
+    shown = before_account(window.everything)
+    assert timeless(shown[shown.index("stopped 148") :]) == snapshot(
+        [
+            "stopped 148",
+            "",
+            "It is milk.",
+            "",
+            "agent  does                                                                time",
+            "lead   done (time)",
+            "1 agent, 1 request (time)",
+        ]
+    )
+
+
+@pytest.mark.parametrize("redirection", [">/dev/tty", "2>/dev/tty"])
+async def test_a_terminal_under_two_names_is_one(redirection, live):
+    """Rule: what is said stands above the tree, also if stdout and stderr are the same terminal under two names."""
+    script = [[say("I look.\nIt is"), call("read", path="notes.md")], say("Milk.")]
+    async with open_mock_provider(script) as mock:
+        started = live(mock)
+        shell = ["sh", "-c", f'exec "$@" {redirection}', "sh", *started["command"]]
+        async with open_window({**started, "command": shell}) as window:
+            assert await window.end() == 0
+    assert timeless(before_account(window.everything)) == snapshot(
+        [
+            "I look.",
+            "It is",
+            "Milk.",
+            "",
+            "agent  does                                                                time",
+            "lead   done (time)",
+            "1 agent, 2 requests (time)",
+        ]
+    )
+
+
 async def test_in_the_background_it_draws_nothing_until_the_end(live):
     """Rule: what is typed and shown meanwhile is another job's."""
     async with open_mock_provider([[say("I look."), call("read", path="notes.md")], say("Milk.")]) as mock:
@@ -517,7 +569,7 @@ async def test_in_the_background_it_draws_nothing_until_the_end(live):
         shell = ["bash", "-mc", '"$@" & wait; echo the end', "bash", *started["command"]]
         async with open_window({**started, "command": shell}) as window:
             assert await window.end() == 0
-    assert window.raw.count(b"\x1b[?7l") == 1
+    assert window.raw.count(b"1 agent, ") == 1
     assert timeless(before_account(window.everything)) == snapshot(
         [
             "I look.",

@@ -188,13 +188,17 @@ def test_a_line_is_styled_only_where_there_is_something_to_see():
     )
 
 
+# Rows as they are drawn: without wrap, cleared, and the terminal as it was.
+A, B, C = (f"\x1b[?7l\x1b[K{row}\x1b[?7h" for row in "abc")
+
+
 def test_what_has_not_changed_is_not_written_again():
     below, size = Below(), (80, 24)
-    assert below.replace(["said"], ["a", "b"], size) == "\r\x1b[Jsaid\n\x1b[?7l\x1b[Ka\n\x1b[Kb\x1b[?7h\r\x1b[1A"
+    assert below.replace(["said"], ["a", "b"], size) == f"\r\x1b[Jsaid\n{A}\n{B}\r\x1b[1A"
     assert below.replace([], ["a", "b"], size) == ""
-    assert below.replace([], ["a", "c"], size) == "\r\x1b[?7l\x1b[Ka\n\x1b[Kc\x1b[?7h\r\x1b[1A"
-    assert below.replace([], ["a", "c"], (70, 24)) == "\r\x1b[J\x1b[?7l\x1b[Ka\n\x1b[Kc\x1b[?7h\r\x1b[1A"
+    assert below.replace([], ["a", "c"], size) == f"\r{A}\n{C}\r\x1b[1A"
+    assert below.replace([], ["a", "c"], (70, 24)) == f"\r\x1b[J{A}\n{C}\r\x1b[1A"
     assert below.replace([], [], (70, 24)) == "\r\x1b[J"
     assert below.replace([], [], (60, 24)) == "", "what somebody types is left alone"
-    assert below.replace([], ["a"], (60, 24), stay=True) == "\r\x1b[J\x1b[?7l\x1b[Ka\x1b[?7h\n"
+    assert below.replace([], ["a"], (60, 24), stay=True) == f"\r\x1b[J{A}\n"
     assert below.replace([], [], (60, 24)) == ""

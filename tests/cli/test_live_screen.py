@@ -10,7 +10,8 @@ import trio.testing
 
 from creche.cli._console import Console
 from creche.cli._live import Screen, Tty, find_tty
-from creche.cli._output import attend, open_output, run_attended
+from creche.cli._output import attend, open_output
+from creche.cli._writing import write_some
 from creche.errors import CrecheError
 
 from .window import UNSET, set_size
@@ -119,6 +120,20 @@ def test_a_terminal_that_is_too_narrow_is_not_drawn_on(enter):
     assert find_tty() is None
 
 
+def test_terminals_that_may_be_one_are_not_drawn_on(enter, monkeypatch):
+    """Rule: where it cannot be told whether what is drawn and what is said go to one terminal, there are plain lines."""
+    enter()
+    ours, theirs = os.openpty()
+    with open(theirs, "w", encoding="utf-8") as another:
+        monkeypatch.setattr(sys, "stdout", another)
+        assert find_tty() is None
+        monkeypatch.setattr(os, "tcgetpgrp", lambda descriptor: os.fstat(-1) if descriptor == theirs else 1)
+        tty = find_tty()
+        assert not tty.shows_answer
+        tty.close()
+    os.close(ours)
+
+
 def test_without_a_stderr_there_are_plain_lines(enter, monkeypatch):
     enter()
     monkeypatch.setattr(sys, "stderr", None)
@@ -159,6 +174,44 @@ async def test_what_waits_when_everything_is_cancelled_is_written_once(enter):
     screen.drain()
     shown = read(terminal)
     assert (shown.count("one"), shown.count("two")) == (1, 1)
+
+
+async def test_between_two_writes_no_mode_is_changed_however_much_is_drawn(enter, monkeypatch):
+    """Rule: who is killed between two writes leaves nothing to restore."""
+    terminal = enter()
+    set_size(terminal, 200, 100)
+    pieces = []
+    write = os.write
+
+    def keep(descriptor, data):
+        pieces.append(bytes(data))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", keep)
+    screen = Screen(find_tty())
+    screen.say("drawn anew " * 1500)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(screen.run)
+        shown = b""
+        while b"\x1b[83A" not in shown:  # what brings the cursor to the first row again
+            await trio.lowlevel.wait_readable(terminal)
+            shown += os.read(terminal, 65536)
+        nursery.cancel_scope.cancel()
+    screen.drain()
+    assert len(pieces[0]) > 4000
+    for piece in pieces:
+        assert piece.count(b"\x1b[?7l") == piece.count(b"\x1b[?7h")
+        assert piece.rfind(b"\x1b[?7l") <= piece.rfind(b"\x1b[?7h")
+
+
+def test_what_may_make_us_wait_is_written_in_whole_lines():
+    read, write = os.pipe()
+    assert write_some(write, bytearray(b"x" * 3000 + b"\n" + b"y" * 3000)) == 3001
+    assert write_some(write, bytearray(b"y" * 9000)) == 4096
+    os.set_blocking(write, False)
+    assert write_some(write, bytearray(b"y" * 9000)) == 9000
+    os.close(read)
+    os.close(write)
 
 
 class Counted(Tty):
@@ -232,12 +285,13 @@ def test_a_run_is_drained_however_it_ends(enter):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_attended(output, work)
+        trio.run(attend, output, work)
+    output.drain()
     shown = read(terminal)
     assert shown.count("told [2J\r\n") == 1
     assert shown.endswith("\x1b[JSo far\r\n\x1b[?7l\x1b[K\x1b[?7h\r\n")
     with pytest.raises(ValueError, match="7"):
-        run_attended(None, raise_seven)
+        trio.run(attend, None, raise_seven)
 
 
 async def raise_seven():

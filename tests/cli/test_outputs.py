@@ -14,7 +14,7 @@ import trio.testing
 from creche.cli._approver import Keyboard
 from creche.cli._console import Console
 from creche.cli._live import Screen, find_tty
-from creche.cli._output import run_attended
+from creche.cli._output import attend
 
 from .window import UNSET, set_size
 
@@ -68,8 +68,9 @@ def test_ctrl_c_when_the_output_is_about_to_wait_ends_the_work(output, monkeypat
     monkeypatch.setattr("trio._core.wait_task_rescheduled", press_and_wait)
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_attended(output, work)
+            trio.run(attend, output, work)
     finally:
+        output.drain()
         signal.signal(signal.SIGINT, before)
     assert pressed
 

@@ -13,9 +13,12 @@ import trio
 from creche.models import call, say
 from creche.testing import open_mock_provider
 
+from .conftest import starter
 from .test_run import finish, sessions_of
+from .window import open_window
 
 QUESTION = b"no, or no and why?"
+NO_TERMINAL = "creche: --shell asks before each command, and there is no terminal to ask on; --yes allows them all\n"
 COMMAND = [call("bash", command="echo made >made.txt", description="make a file")]
 
 
@@ -47,7 +50,7 @@ async def test_commands_without_a_terminal_are_wrong_usage_unless_all_are_allowe
     code, _, told = await finish(command("Run.", "--shell", "--model", "mock", "--base-url", "http://127.0.0.1:9"))
     assert (code, told) == (
         2,
-        "creche: --shell asks before each command, and there is no terminal to ask on; --yes allows them all\n",
+        NO_TERMINAL,
     )
     async with open_mock_provider([COMMAND, say("Done.")]) as mock:
         code, said, told = await finish(
@@ -55,6 +58,20 @@ async def test_commands_without_a_terminal_are_wrong_usage_unless_all_are_allowe
         )
     assert (code, said) == (0, "Done.\n"), told
     assert (folder / "made.txt").read_text(encoding="utf-8") == "made\n"
+
+
+@pytest.mark.parametrize(("name", "is_asked_on"), [("run", "stderr"), ("chat", "stderr"), ("chat", "stdout")])
+async def test_a_question_that_nobody_would_see_is_wrong_usage(name, is_asked_on, folder, tmp_path):
+    task = ["Run."] if name == "run" else []
+    started = starter(name, folder, tmp_path / "state")(
+        *task, "--shell", "--model", "mock", "--base-url", "http://[::1]:9"
+    )
+    with (tmp_path / "told").open("wb") as file:
+        # A chat asks on stdout where it is on a terminal, and on stderr where it takes lines.
+        elsewhere = {"stderr": file} if is_asked_on == "stderr" else {"stderr": file, "stdout": file}
+        async with open_window({**started, **elsewhere}, TERM="dumb") as window:
+            assert await window.end() == 2
+    assert (tmp_path / "told").read_text(encoding="utf-8") == NO_TERMINAL
 
 
 async def test_yes_alone_is_wrong_usage(command):

@@ -244,6 +244,27 @@ async def test_a_signal_ends_every_agent_and_says_which_and_where_the_log_is(num
     assert ends == ["cancelled"] * 3
 
 
+async def test_of_many_agents_that_are_stopped_a_few_are_named(command):
+    begun = trio.Event()
+
+    def answer(request):
+        if len(mock.requests) == 1:
+            return [call("subagent", description="one", prompt="one") for _ in range(6)]
+        if mock.streaming == 6:
+            begun.set()
+        return [say("So far"), silent()]
+
+    async with open_mock_provider(answer) as mock:
+        started = command("Go.", "--model", "mock", "--base-url", mock.openai_url, "--json")
+        process = await trio.lowlevel.open_process(**started, stdout=subprocess.PIPE, preexec_fn=heed)
+        async with process.stdout:
+            await begun.wait()
+            process.send_signal(signal.SIGINT)
+            told = json.loads(await read_all(process.stdout))
+            assert await process.wait() == 130
+    assert told["error"] == "interrupted; stopped: lead, lead/subagent-1, lead/subagent-2 and 4 more"
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 async def test_in_the_background_of_a_script_it_is_ended_by_what_is_not_ctrl_c(command, number, code):
     """Rule: where SIGINT is ignored, as a shell has it for what runs in its background, it stays so, and the others end it."""

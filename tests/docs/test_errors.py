@@ -93,6 +93,7 @@ UNREAD = {
     "cli/_prompt.py: the command line(' '.join(ended.sentence.split()))": "of the error that ended it",
     "cli/_run.py: the command line(str(wrong))": "of a `WrongUsage`",
     "cli/_users.py: UserCodeFailed('; '.join(map(_text, leaves)))": "of the errors of the host",
+    "cli/_history.py: OSError(errno.EINVAL)": "of ours, in place of what the system says of a history; the page names it by hand",
     "codemode/_bubblewrap/_child.py: KeyError(str(error))": "of the `AttributeError` for the same name",
     "codemode/_bubblewrap/_child.py: ToolCallError(reply['error'])": "of the result of a call",
     "codemode/_bubblewrap/_program.py: the end of a program(clean_text(message)[:_LONGEST_MESSAGE])": (

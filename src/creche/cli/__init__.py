@@ -1,6 +1,7 @@
 """The ``creche`` command."""
 
 import os
+import signal
 import sys
 
 from creche._util import publish
@@ -11,7 +12,19 @@ _PACKAGES = ("cyclopts", "rich", "prompt_toolkit")
 
 def main() -> None:
     """Run the command line and exit with its code: 0 done, 1 failed, 2 wrong usage, 129 hung up, 130 interrupted, 143 terminated."""
-    from ._ending import INTERRUPTED, USAGE
+    try:
+        _run()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # before anything is imported once more
+        from ._ending import INTERRUPTED, complain
+        from ._signals import end_soon
+
+        end_soon(None)
+        sys.exit(complain("interrupted", INTERRUPTED))
+
+
+def _run() -> None:
+    from ._ending import USAGE, complain
 
     _forget_nonsense()
     try:
@@ -21,15 +34,11 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise
-        sys.stderr.write(f"creche: the command line needs {error.name!r}; run: pip install 'creche[cli]'\n")
-        sys.exit(USAGE)
+        sys.exit(complain(f"the command line needs {error.name!r}; run: pip install 'creche[cli]'", USAGE))
     except Exception as error:
         if type(error).__module__.startswith("cyclopts"):
             sys.exit(USAGE)
         raise
-    except KeyboardInterrupt:
-        sys.stderr.write("creche: interrupted\n")
-        sys.exit(INTERRUPTED)
 
 
 _MOST_DIGITS = 5

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import cyclopts
+import trio
 
 from creche.agent import Agent
 from creche.host import Host
@@ -16,7 +17,7 @@ from ._chat import EPILOGUE as CHAT_EPILOGUE, chat
 from ._demo import survey
 from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, tell, unread
 from ._folder import check_folder
-from ._output import open_output, run_attended
+from ._output import attend, open_output
 from ._progress import Progress
 from ._prompt import EPILOGUE as PROMPT_EPILOGUE, prompt
 from ._run import EPILOGUE as RUN_EPILOGUE, run
@@ -25,6 +26,7 @@ from ._stopped import Stopped, run_until_stopped
 
 app = cyclopts.App(
     name="creche",
+    suppress_keyboard_interrupt=False,  # `main` says what happened
     version=importlib.metadata.version("creche"),
     help=(
         "Many AI agents in one program. `creche demo` shows a team at work, with no key and no network; "
@@ -69,7 +71,7 @@ def demo(
         if output is not None:
             output.follow(host.registrar)
 
-    ended = run_until_stopped(partial(run_attended, output, partial(survey, folder, store, watch)))
+    ended = run_until_stopped(lambda: trio.run(attend, output, partial(survey, folder, store, watch)), output)
     if isinstance(ended, Stopped) and ended.by_signal:
         return complain(f"{ended.sentence}; every agent was stopped. {progress.where}", ended.code)
     if output is not None and output.error is not None:

@@ -8,7 +8,7 @@ import trio
 from cyclopts import Parameter
 
 from ._console import Console
-from ._ending import USAGE, WrongUsage, check_stdout, complain
+from ._ending import USAGE, WrongUsage, check_stdout, complain, is_terminal
 from ._lead import Job, open_lead
 from ._options import USUAL, Options
 from ._outcome import account
@@ -48,11 +48,12 @@ def chat(
     """
     if (code := check_stdout()) is not None:
         return code
+    has_terminal = _has_terminal()
     try:
-        job = options.job(can_ask=not as_json)
+        job = options.job(can_ask=not as_json and (has_terminal or is_terminal(sys.stderr)))
     except WrongUsage as wrong:
         return complain(str(wrong), USAGE)
-    if as_json or not _has_terminal():
+    if as_json or not has_terminal:
         from ._lines import chat_in_lines
 
         return chat_in_lines(job, as_json=as_json)
@@ -60,8 +61,9 @@ def chat(
 
 
 def _has_terminal() -> bool:
-    is_one = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
-    return is_one and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+    return (
+        is_terminal(sys.stdin) and is_terminal(sys.stdout) and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+    )
 
 
 def _chat_on_terminal(job: Job) -> int:

@@ -5,8 +5,6 @@ Rule 2: it is written past the buffers of the two streams, so what is written an
 nothing is lost or said twice when everything is cancelled.
 """
 
-import os
-import select
 import sys
 import time
 from collections import deque
@@ -21,6 +19,7 @@ from creche.scope import Registrar
 
 from ._asking import Ask, forget_what_was_typed
 from ._text import printable
+from ._writing import has_room, reopen, write_some
 
 PATIENCE = 0.5
 """Seconds in which what is left is written when everything has ended."""
@@ -56,6 +55,12 @@ class Console:
         self._is_closed = False
         self._is_midline = False
         self._is_seen = self._out.isatty()
+        # A terminal is written to as if it were no stream of ours; that lasts as long as the process.
+        self._again = {
+            stream: reopen(stream.fileno())
+            for stream in (self._out, self._err)
+            if stream is not None and stream.isatty()
+        }
         self._is_one_screen = self._is_seen and self._err is not None and self._err.isatty()
 
     # ---------------------------------------------------------------- what to write
@@ -122,7 +127,7 @@ class Console:
                 await self._more.wait()
                 continue
             with suppress(OSError):  # a file has always room, and nobody can wait for that
-                await trio.lowlevel.wait_writable(self._waiting[0].stream)
+                await trio.lowlevel.wait_writable(self._descriptor(self._waiting[0].stream))
             self._write_some()
 
     def drain(self) -> None:
@@ -131,23 +136,26 @@ class Console:
         while self._waiting and self._has_room(self._waiting[0].stream, end - time.monotonic()):
             self._write_some()
 
-    @staticmethod
-    def _has_room(stream: TextIO, seconds: float) -> bool:
+    def _descriptor(self, stream: TextIO) -> int:
+        again = self._again.get(stream)
+        return stream.fileno() if again is None else again
+
+    def _has_room(self, stream: TextIO, seconds: float) -> bool:
         try:
-            return bool(select.select([], [stream], [], max(seconds, 0.0))[1])
+            return has_room(self._descriptor(stream), seconds)
         except (OSError, ValueError):
             return True  # and writing says what is wrong
 
     @trio.lowlevel.enable_ki_protection
     def _write_some(self) -> None:
-        """Write as much as a pipe that has room takes without waiting."""
+        """Write as much as there is room for."""
         piece = self._waiting[0]
         stream, data = piece.stream, piece.data
         if piece.is_question:
             forget_what_was_typed()
         try:
             if stream is self._err or self.error is None:
-                del data[: os.write(stream.fileno(), data[: select.PIPE_BUF])]
+                del data[: write_some(self._descriptor(stream), data)]
             else:
                 data.clear()
         except OSError as error:

@@ -48,6 +48,11 @@ def check_stdout() -> int | None:
     return None
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a stream of the process, if it has that one, is a terminal."""
+    return stream is not None and stream.isatty()
+
+
 def complain(sentence: str, code: int) -> int:
     """Write a sentence for people and return the exit code."""
     write_line(f"creche: {sentence}")

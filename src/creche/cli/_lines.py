@@ -24,7 +24,7 @@ from ._ending import FAILED, WrongUsage, complain, unread
 from ._inspect import command_text
 from ._lead import LEAD, Job, open_lead, speak
 from ._outcome import End, account, end_of
-from ._output import run_attended
+from ._output import attend
 from ._progress import Progress, last_said
 from ._stopped import Stopped, run_until_stopped
 from ._team import Team
@@ -38,7 +38,7 @@ def chat_in_lines(job: Job, *, as_json: bool) -> int:
     progress = Progress(None if as_json else console.line, speaker=LEAD)
     chat = _Chat(console, progress, as_json=as_json)
     note = ""
-    ended = run_until_stopped(partial(run_attended, console, partial(chat.run, job)))
+    ended = run_until_stopped(lambda: trio.run(attend, console, partial(chat.run, job)), console)
     if isinstance(ended, Stopped):
         chat.code, note = ended.code, ended.sentence
         if ended.by_signal:

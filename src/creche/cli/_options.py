@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from creche.models import ModelOptions
 
 from ._choice import choose_models
-from ._ending import WrongUsage
+from ._ending import WrongUsage, is_terminal
 from ._folder import check_folder
 from ._lead import Job, Powers
 from ._state import approvals_file, sessions_folder
@@ -56,7 +56,7 @@ class Options:
         """Return what they come to.
 
         Args:
-          can_ask: Whether stdin is free for answers about commands.
+          can_ask: Whether stdin is free for answers about commands, and questions are shown.
 
         Raises:
           WrongUsage: It cannot be done.
@@ -92,7 +92,7 @@ def _check_powers(options: Options, *, can_ask: bool) -> Powers:
     if options.yes and not options.shell:
         raise WrongUsage("--yes allows commands, and without --shell there are none")
     asks = options.shell and not options.yes
-    if asks and not (can_ask and sys.stdin is not None and sys.stdin.isatty()):
+    if asks and not (can_ask and is_terminal(sys.stdin)):
         raise WrongUsage("--shell asks before each command, and there is no terminal to ask on; --yes allows them all")
     memory = approvals_file(options.folder)
     if options.write and asks and memory.is_relative_to(os.path.realpath(options.folder)):

@@ -69,15 +69,6 @@ def open_output() -> Output:
     return Console() if tty is None else Screen(tty)
 
 
-def run_attended(output: Output | None, work: Callable[[], Awaitable[T]]) -> T | None:
-    """Run something in trio as `attend` does; at the end everything is written, however it ended."""
-    try:
-        return trio.run(attend, output, work)
-    finally:
-        if output is not None:
-            output.drain()
-
-
 async def attend(output: Output | None, work: Callable[[], Awaitable[T]]) -> T | None:
     """Let something work while its output is written, if it has any.
 

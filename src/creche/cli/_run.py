@@ -6,16 +6,19 @@ import sys
 from functools import partial
 from typing import Annotated
 
+import trio
 from cyclopts import Parameter
 
-from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, tell, unread
+from ._ending import FAILED, USAGE, WrongUsage, check_stdout, complain, is_terminal, tell, unread
 from ._lead import LEAD, Job, work
 from ._options import USUAL, Options
 from ._outcome import End, account, end_of
-from ._output import open_output, run_attended
+from ._output import attend, open_output
 from ._progress import Progress
 from ._stopped import Stopped, run_until_stopped
 
+NAMED = 4
+"""Most agents that are named when they were stopped, or one less and how many more there are."""
 EPILOGUE = """
 Examples:
 
@@ -50,7 +53,7 @@ def run(
     """
     if (code := check_stdout()) is not None:
         return code
-    can_ask = not as_json and task != "-"
+    can_ask = not as_json and task != "-" and is_terminal(sys.stderr)
     try:
         task = _read_task(task)
         job = options.job(can_ask=can_ask)
@@ -75,7 +78,7 @@ def _read_task(task: str) -> str:
 def _run_job(job: Job, task: str, *, as_json: bool) -> int:
     output = None if as_json else open_output()
     progress = Progress.beside(output, speaker=LEAD)
-    ended = run_until_stopped(partial(run_attended, output, partial(work, job, task, progress, output)))
+    ended = run_until_stopped(lambda: trio.run(attend, output, partial(work, job, task, progress, output)), output)
     end = _end_without_reply(ended, progress) if isinstance(ended, Stopped) else end_of(ended)
     if output is not None and output.error is not None and end.outcome != "cancelled":
         return complain(f"{unread(output.error)}. {account(progress)}", FAILED)
@@ -90,6 +93,12 @@ def _run_job(job: Job, task: str, *, as_json: bool) -> int:
 
 
 def _end_without_reply(stopped: Stopped, progress: Progress) -> End:
-    who = f"; stopped: {', '.join(sorted(progress.stopped))}" if stopped.by_signal and progress.stopped else ""
+    who = f"; stopped: {_names(sorted(progress.stopped))}" if stopped.by_signal and progress.stopped else ""
     outcome = "cancelled" if stopped.by_signal else "failed"
     return End(outcome, answer=progress.answer, error=f"{stopped.sentence}{who}", code=stopped.code)
+
+
+def _names(paths: list[str]) -> str:
+    if len(paths) <= NAMED:
+        return ", ".join(paths)
+    return f"{', '.join(paths[: NAMED - 1])} and {len(paths) - NAMED + 1:,} more"

@@ -1,5 +1,6 @@
 """The signals that end a command: Ctrl-C, SIGTERM, and the end of the terminal."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,8 @@ from ._ending import INTERRUPTED
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """What ends everything, as Ctrl-C does, unless whoever started this process has it ignored, as nohup does."""
+LAST_WORDS = 1.0
+"""Seconds that what a signal has ended has for what is left to say."""
 _WORDS = {signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal has gone"}
 
 
@@ -21,10 +24,35 @@ def code_and_word(number: int | None) -> tuple[int, str]:
     return (INTERRUPTED, "interrupted") if number is None else (128 + number, _WORDS[signal.Signals(number)])
 
 
+def stop_as_told() -> None:
+    """Stop as Ctrl-Z lets us, until somebody lets us go on; for who hears of that signal."""
+    heard = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, heard)
+
+
+def end_soon(number: int | None) -> None:
+    """Let the process end within `LAST_WORDS`, as what the signal has ended; from here on it heeds no other one.
+
+    What is still written until the interpreter has ended may wait for ever, for somebody who typed Ctrl-S or for a
+    terminal that hangs.
+    """
+    code, _ = code_and_word(number)
+    for each in (signal.SIGINT, *ENDING):
+        signal.signal(each, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, lambda _number, _frame: os._exit(code))
+    signal.setitimer(signal.ITIMER_REAL, LAST_WORDS)
+
+
 @contextmanager
-def ended_as_interrupted() -> Iterator[list[int]]:
-    """Let the signals of `ENDING` end trio as Ctrl-C does, for the length of the block; yield those that came."""
-    came: list[int] = []
+def ended_as_interrupted(came: list[int]) -> Iterator[None]:
+    """Let the signals of `ENDING` end trio as Ctrl-C does, for the length of the block.
+
+    When they have, or Ctrl-C has, the process ends soon.
+
+    Args:
+      came: Gets those that came, Ctrl-C excepted.
+    """
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
     def interrupt(number: int, _frame: object) -> None:
@@ -40,7 +68,11 @@ def ended_as_interrupted() -> Iterator[list[int]]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield came
+        yield
+    except KeyboardInterrupt:
+        before.clear()
+        end_soon(came[0] if came else None)
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

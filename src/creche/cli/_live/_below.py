@@ -2,8 +2,8 @@
 
 Rule 1: between two writes the cursor stands at the beginning of the first of them, however the terminal has wrapped
 them since. So clearing from the cursor on takes all of them away and nothing else.
-Rule 2: no row takes more rows of the terminal than one, also if it is wider there than we think: while rows are drawn, the
-terminal does not wrap.
+Rule 2: no row takes more rows of the terminal than one, also if it is wider there than we think: while a row is drawn, the
+terminal does not wrap. Each row changes that for itself, so wherever rows are cut apart the terminal is as it was.
 """
 
 import os
@@ -36,7 +36,7 @@ class Below:
         written = ["\r", "" if has_same_shape else CLEAR_BELOW, *[f"{line}\n" for line in lines]]
         if rows:
             # Cleared before it is written: behind a row that is full, clearing would take its last character.
-            drawn = "\n".join([f"{CLEAR_LINE}{row}" for row in rows])
+            drawn = "\n".join([f"{WITHOUT_WRAP}{CLEAR_LINE}{row}{WITH_WRAP}" for row in rows])
             up = f"\x1b[{len(rows) - 1}A" if len(rows) > 1 and not stay else ""
-            written += [WITHOUT_WRAP, drawn, WITH_WRAP, "\n" if stay else f"\r{up}"]
+            written += [drawn, "\n" if stay else f"\r{up}"]
         return "".join(written)

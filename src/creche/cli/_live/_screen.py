@@ -5,11 +5,13 @@ Rule 2: whole lines are written once, raw, for the terminal to wrap. The line th
 drawn anew, so nothing has to be known of where the terminal left off.
 Rule 3: between two writes the cursor is visible, at the beginning of what is drawn anew, and no mode is changed. So
 clearing from there on is right at every size, however the terminal has wrapped its rows since; and when we are
-killed or stopped there is nothing to restore.
-Rule 4: nothing that models, tools or names say is obeyed by the terminal.
+killed there is nothing to restore. A terminal that takes only a part of a write has the rest of it to come.
+Rule 4: when the user stops us, nothing that is drawn anew is left there; it is drawn when we go on.
+Rule 5: nothing that models, tools or names say is obeyed by the terminal.
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +22,7 @@ from creche.scope import Registrar
 
 from .._asking import Ask, forget_what_was_typed
 from .._console import PATIENCE, Console
+from .._signals import stop_as_told
 from .._team import Team
 from .._text import one_line, printable
 from ._below import Below
@@ -127,14 +130,39 @@ class Screen:
         async with trio.open_nursery() as nursery:
             if self._elsewhere is not None:
                 nursery.start_soon(self._elsewhere.run)
-            while self._prepare():
-                if self._out:
-                    with suppress(OSError):  # and writing says what is wrong
-                        await trio.lowlevel.wait_writable(self._tty.descriptor)
-                    self._write_some()
+            async with trio.open_nursery() as stops:
+                stops.start_soon(self._heed_stops)
+                await self._write()
+                stops.cancel_scope.cancel()
+
+    async def _write(self) -> None:
+        while self._prepare():
+            if self._out:
+                with suppress(OSError):  # and writing says what is wrong
+                    await trio.lowlevel.wait_writable(self._tty.descriptor)
+                self._write_some()
+            if not self._out:
+                with trio.move_on_after(INTERVAL):
+                    await self._urgent.wait()
+
+    @trio.lowlevel.enable_ki_protection
+    async def _heed_stops(self) -> None:
+        """Take away what is drawn anew before the user stops us."""
+        if signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN:
+            return
+        with trio.open_signal_receiver(signal.SIGTSTP) as signals:
+            async for _ in signals:
+                self._write_now()
                 if not self._out:
-                    with trio.move_on_after(INTERVAL):
-                        await self._urgent.wait()
+                    self._out += self._below.replace([], [], self._tty.size()).encode()
+                    self._write_now()
+                stop_as_told()
+
+    def _write_now(self) -> None:
+        """Write what is composed, as long as somebody reads it."""
+        end = time.monotonic() + PATIENCE
+        while self._out and self._tty.has_room(end - time.monotonic()):
+            self._write_some()
 
     def drain(self) -> None:
         """Write what a cancellation has left, as long as somebody reads it. Outside of trio."""

@@ -5,7 +5,6 @@ typed Ctrl-S or because it hangs, holds up no agent. No mode of it is ever chang
 """
 
 import os
-import select
 import stat
 import sys
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import TextIO, cast
 
 from attrs import define, field
 
+from .._writing import has_room, reopen, write_some
 from ._style import ASCII, UNICODE, Glyphs
 
 NARROWEST = 20
@@ -58,7 +58,7 @@ class Tty:
 
     def has_room(self, seconds: float) -> bool:
         """Wait until something can be written, outside of trio; tell whether it can."""
-        return bool(select.select([], [self.descriptor], [], max(seconds, 0.0))[1])
+        return has_room(self.descriptor, seconds)
 
     def write(self, data: bytearray) -> int:
         """Write as much as there is room for.
@@ -66,10 +66,7 @@ class Tty:
         Raises:
           OSError: It is gone.
         """
-        try:
-            return os.write(self.descriptor, data[: select.PIPE_BUF])
-        except BlockingIOError:
-            return 0
+        return write_some(self.descriptor, data)
 
     def close(self) -> None:
         """Let go of it."""
@@ -81,11 +78,11 @@ def find_tty() -> Tty | None:
     err, out = cast("TextIO | None", sys.stderr), sys.stdout
     if err is None or not err.isatty() or not _can_move_cursor() or _size(err.fileno()).columns < NARROWEST:
         return None
-    shows_answer = out.isatty() and os.fstat(out.fileno()).st_rdev == os.fstat(err.fileno()).st_rdev
-    if not shows_answer and not _is_kept(out):
+    shows_answer = out.isatty() and _are_one(out.fileno(), err.fileno())
+    if shows_answer is None or not (shows_answer or _is_kept(out)):
         return None
     return Tty(
-        _reopen(err.fileno()),
+        reopen(err.fileno()),
         encoding=err.encoding,
         has_colour=not os.environ.get("NO_COLOR"),
         shows_answer=shows_answer,
@@ -114,17 +111,23 @@ def _size(descriptor: int) -> os.terminal_size:
     return USUAL
 
 
+def _are_one(terminal: int, other: int) -> bool | None:
+    """Tell whether two terminals are one under two names, as /dev/tty is one for what controls us; ``None`` if nobody knows."""
+    if os.path.samestat(os.fstat(terminal), os.fstat(other)):
+        return True
+    controlling = [_controls_us(terminal), _controls_us(other)]
+    return all(controlling) if any(controlling) else None
+
+
+def _controls_us(terminal: int) -> bool:
+    try:
+        os.tcgetpgrp(terminal)
+    except OSError:
+        return False
+    return True
+
+
 def _is_kept(stream: TextIO) -> bool:
     """Tell whether a stream goes where nobody reads it at once, and nobody writes from there to the terminal."""
     mode = os.fstat(stream.fileno()).st_mode
     return stat.S_ISREG(mode) or stat.S_ISCHR(mode)
-
-
-def _reopen(descriptor: int) -> int:
-    """Open a terminal once more, so that not to wait for it is a matter of ours alone."""
-    with suppress(OSError):  # in some containers its name is that of another one, or of none
-        again = os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        if os.fstat(again).st_rdev == os.fstat(descriptor).st_rdev:
-            return again
-        os.close(again)
-    return os.dup(descriptor)
