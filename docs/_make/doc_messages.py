@@ -40,6 +40,7 @@ COMMAND = "creche: "
 MAKERS: dict[str, tuple[int | str, str]] = {
     "ProgramEnd": ("message", "the end of a program"),
     "complain": (0, "the command line"),
+    "_refuse_line": (0, "the command line"),
     "failure": (1, "the result of a call"),
     "model_error": (1, "ModelError"),
     "error": (1, "ModelError"),

@@ -88,10 +88,10 @@ class _Chat:
         try:
             line = read_line(data.decode())
         except UnicodeDecodeError as error:
-            self._refuse(f"a line is not sent, because it is no UTF-8: {error}")
+            self._refuse_line(f"a line is not sent, because it is no UTF-8: {error}")
             return True
         except WrongUsage as wrong:
-            self._refuse(str(wrong))
+            self._refuse_line(str(wrong))
             return True
         match line:
             case None:
@@ -132,7 +132,7 @@ class _Chat:
         elif end.code in (0, FAILED) and (note := end.error or end.note):
             self._console.line(f"creche: {note}")
 
-    def _refuse(self, sentence: str) -> None:
+    def _refuse_line(self, sentence: str) -> None:
         """Say why a line is not sent; the exit code says it as well."""
         self._console.line(f"creche: {sentence}")
         self.code = self.code or FAILED
