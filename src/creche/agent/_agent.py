@@ -367,14 +367,17 @@ class Agent(metaclass=NoPublicConstructor):
         self._stop = scope
 
     def close(self) -> None:
-        """Take nothing more and settle who waits. Synchronous; the last thing the composer does with it."""
+        """Take nothing more and settle whose messages nobody has read. Synchronous; nothing comes to its log after it."""
         self._inbox.closed = True
         self._inbox.drop(self._inbox.waiting(), "closed", self._inbox.closed_error())
-        for watch in self._watches:
-            watch._close()
         # Its log is complete. Who keeps that does not keep the agent, and the agent is in no reference cycle.
         self.session.attach(publish=None, write=None)
+
+    def end(self) -> None:
+        """Tell who waits for its end. Synchronous; the last thing the composer does with it."""
         self._is_over = True
+        for watch in self._watches:
+            watch._close()
         self._tell_change()
 
     # ---------------------------------------------------------------- inside
