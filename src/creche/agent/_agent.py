@@ -14,7 +14,7 @@ from creche.scope import Registry, ScopeKey
 from creche.session import Journal, MemoryJournal, Record, RecordAppended, SessionLog
 from creche.tools import output_shape
 
-from ._asking import Asking, turns_above
+from ._asking import Asking, begin_wait, end_wait, turns_above
 from ._budget import Allowance, DepthLimit
 from ._composer import Composer
 from ._inbox import Delivery, Inbox, Said
@@ -253,16 +253,16 @@ class Agent(metaclass=NoPublicConstructor):
         """Wait until no turn is open and nothing waits for one; at least one checkpoint.
 
         Raises:
-          AgentError: It was called from within the agent's own turn, which would wait for itself.
+          AgentError: It was called from within the agent's own turn, or by an agent that it waits for; either would
+            wait for itself.
         """
-        if self._turn is not None and self._turn in turns_above.get():
-            raise AgentError(
-                f"agent {self.path!r} is never idle within its own turn, so waiting for that has no end; "
-                "wait from outside of the turn"
-            )
-        await trio.lowlevel.checkpoint()
-        while self.is_busy or (self._inbox.has_work and not self._inbox.closed):
-            await self._change()
+        turns = begin_wait(self, until_idle=True)
+        try:
+            await trio.lowlevel.checkpoint()
+            while self.is_busy or (self._inbox.has_work and not self._inbox.closed):
+                await self._change()
+        finally:
+            end_wait(self, turns)
 
     @contextmanager
     def watch(self, *, subtree: bool = False, after: int | None = None) -> Iterator[Watch]:
