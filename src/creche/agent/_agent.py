@@ -129,9 +129,10 @@ class Agent(metaclass=NoPublicConstructor):
     @property
     def usage(self) -> Usage:
         """What its requests and everything below it cost so far, what is still at work included."""
-        total = self.session.usage + self._tree_usage
-        for child in self.children:
-            total += child.usage
+        total, agents = NO_USAGE, [self]
+        for agent in agents:  # which grows: a tree may be deeper than Python's stack
+            total += agent.session.usage + agent._tree_usage
+            agents += agent.children
         return total
 
     # ---------------------------------------------------------------- saying something to it
