@@ -541,7 +541,8 @@ async def test_a_tree_may_be_deeper_than_the_stack(checked_host, is_cancelled):
         checked.host.open_agent(AgentSpec("lead", tools=[delegate])) as lead,
     ):
         delivery = lead.send("go")
-        await reached.wait()
+        with trio.fail_after(30):
+            await reached.wait()
         if is_cancelled:
             assert lead.usage.requests == levels
             lead.cancel()
