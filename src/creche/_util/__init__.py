@@ -15,7 +15,7 @@ from ._fields import (
     is_whole as is_whole,
 )
 from ._keeping import Keeping as Keeping
-from ._nursery import open_hidden_nursery as open_hidden_nursery
+from ._nursery import is_cancelled as is_cancelled, open_hidden_nursery as open_hidden_nursery
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
 from ._text import (
     canonical_json as canonical_json,
@@ -42,6 +42,7 @@ __all__ = [
     "final",
     "is_a",
     "is_bool",
+    "is_cancelled",
     "is_count",
     "is_duration",
     "is_finite",

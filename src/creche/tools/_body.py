@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import attrs
 import trio
 
+from creche._util import is_cancelled
 from creche.errors import (
     CodeError,
     CrecheError,
@@ -41,6 +42,8 @@ _ENDLESS = (
     "tool {name!r} runs {count} at once at most, and the calls that run wait for this one, which would wait for them; "
     "do without it here"
 )
+
+_STRAY = "it raised a trio.Cancelled that it had kept, and nothing cancels it now"
 
 logger = logging.getLogger("creche")
 
@@ -76,6 +79,10 @@ async def run_body(
         return failure("unknown-tool", str(refused))
     except Exception as error:  # noqa: BLE001 - what it raises is its outcome
         return _raised(scope, execution, error)
+    except trio.Cancelled as stray:
+        if is_cancelled():
+            raise
+        return _raised(scope, execution, RuntimeError(_STRAY).with_traceback(stray.__traceback__))
     except BaseExceptionGroup as group:
         cancelled = cancellation_in(group)
         if cancelled is None:
