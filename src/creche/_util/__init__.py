@@ -2,6 +2,7 @@
 
 from ._checks import as_all as as_all, as_names as as_names, as_one as as_one, check_in_trio as check_in_trio
 from ._fields import (
+    LARGEST as LARGEST,
     is_a as is_a,
     is_bool as is_bool,
     is_count as is_count,
@@ -29,6 +30,7 @@ from ._text import (
 )
 
 __all__ = [
+    "LARGEST",
     "Keeping",
     "NoPublicConstructor",
     "as_all",
