@@ -129,10 +129,11 @@ class Agent(metaclass=NoPublicConstructor):
     @property
     def usage(self) -> Usage:
         """What its requests and everything below it cost so far, what is still at work included."""
-        total, agents = NO_USAGE, [self]
+        total = NO_USAGE
+        agents: list[Agent] = [self]
         for agent in agents:  # which grows: a tree may be deeper than Python's stack
             total += agent.session.usage + agent._tree_usage
-            agents += agent.children
+            agents.extend(agent.children)
         return total
 
     # ---------------------------------------------------------------- saying something to it

@@ -83,7 +83,7 @@ class Standing:
 
     def line(self) -> "tuple[Standing, ...]":
         """Return it and its bases, nearest first."""
-        line = [self]
+        line: list[Standing] = [self]
         while (base := line[-1].base) is not None:
             line.append(base)
         return tuple(line)

@@ -38,11 +38,6 @@ from ._visible import lost_sight
 MOST_CAUSES = 10
 """How many errors of one group are told to the model."""
 
-_ENDLESS = (
-    "tool {name!r} runs {count} at once at most, and the calls that run wait for this one, which would wait for them; "
-    "do without it here"
-)
-
 _STRAY = "it raised a trio.Cancelled that it had kept, and nothing cancels it now"
 
 logger = logging.getLogger("creche")
@@ -68,7 +63,11 @@ async def run_body(
         if limiter is None:
             return await _run_limited(registry, scope, execution, arguments)
         if places_above(context, limiter) >= limiter.total_tokens:
-            return failure("failed", _ENDLESS.format(name=tool.name, count=tool.at_once))
+            return failure(
+                "failed",
+                f"tool {tool.name!r} runs {tool.at_once} at once at most, and the calls that run wait for this one, "
+                "which would wait for them; do without it here",
+            )
         await limiter.acquire_on_behalf_of(context)
         try:
             with holding(context, limiter):
