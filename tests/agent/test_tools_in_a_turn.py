@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 
 from creche import AgentSpec, ScriptedModel, ToolContext, call, open_host, say, tool
 from creche.subagents import spawn
@@ -151,3 +152,27 @@ async def test_a_call_that_only_those_hold_up_that_wait_for_it_fails(lead, at_on
                 "which would wait for them; do without it here"
             )
     assert len(opened.agents) == 1 + 2 * at_once
+
+
+async def test_an_agent_that_is_started_meanwhile_waits_for_its_turn(lead):
+    """Rule: nobody waits for it, so it can wait for the call that has started it."""
+    started = []
+
+    @tool(at_once=1)
+    async def study(context: ToolContext) -> str:
+        """Start another agent that studies, the first time."""
+        if not started:
+            started.append(await opened.host.start_agent(AgentSpec("other", tools=[study])))
+            started[0].send("go")
+            await trio.testing.wait_all_tasks_blocked()
+        return f"studied by {context.agent.name}"
+
+    def answer(request):
+        return [say(request.last_tool_text)] if request.last_tool_text else [call("study")]
+
+    async with lead(answer, tools=[study]) as opened:
+        assert (await opened.agent.ask("go")).text == "studied by lead"
+        await started[0].wait_idle()
+        (result,) = started[0].session.tool_results()
+        assert result.text == "studied by other"
+        await started[0].aclose()

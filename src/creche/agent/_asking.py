@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from creche.errors import AgentError
+from creche.tools import forget_calls
 
 if TYPE_CHECKING:
     from ._agent import Agent
@@ -22,8 +23,9 @@ turns_above: ContextVar[tuple["Turn", ...]] = ContextVar("turns_above", default=
 
 
 def forget_turns() -> None:
-    """Note that the current task works for no turn, whoever started it; for tasks in the host's own nursery."""
+    """Note that the current task works for no turn and no call, whoever started it; for tasks in the host's own nursery."""
     turns_above.set(())
+    forget_calls()
 
 
 class Asking:

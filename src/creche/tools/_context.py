@@ -219,6 +219,11 @@ class ToolContext:
 # ---------------------------------------------------------------- what the pipeline keeps of a call, and no body needs
 
 
+def forget_calls() -> None:
+    """Note that no call waits for what the current task does, whoever started it; for tasks in the host's own nursery."""
+    calling.set(None)
+
+
 @contextmanager
 def body_limit(context: ToolContext) -> Iterator[trio.CancelScope]:
     """Limit the time of the body in a block, from when `begin_body` says that it begins."""
