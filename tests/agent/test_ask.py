@@ -513,6 +513,64 @@ async def test_an_agent_is_not_waited_for_to_be_idle_in_its_own_turn():
         )
 
 
+@pytest.mark.parametrize("first", ["wait", "ask"])
+async def test_nor_by_an_agent_that_waits_for_its_answer(lead, first):
+    """Rule: whoever would close the circle is refused, by whichever of the two ways of waiting."""
+    begun = {"wait": trio.Event(), "ask": trio.Event()}
+    refused = []
+
+    async def take_turns(mine):
+        begun[mine].set()
+        if mine != first:
+            await begun[first].wait()
+            await trio.testing.wait_all_tasks_blocked()
+
+    @tool
+    async def wait() -> str:
+        """Wait until ann is idle."""
+        ann.send("go")
+        await begun["ask"].wait()
+        await take_turns("wait")
+        return await tell(ann.wait_idle)
+
+    @tool
+    async def ask() -> str:
+        """Ask the lead."""
+        await take_turns("ask")
+        return await tell(lambda: opened.agent.ask("what?"))
+
+    async def tell(act):
+        try:
+            await act()
+        except AgentError as error:
+            refused.append(str(error))
+        return "done"
+
+    def answer(request):
+        if request.last_user_text != "go" or request.messages[-1].role == "tool":
+            return [say("hi")]
+        return [call("wait" if request.agent_path == "lead" else "ask")]
+
+    async with (
+        lead(answer, tools=[wait]) as opened,
+        opened.host.open_agent(AgentSpec("ann", tools=[ask])) as ann,
+    ):
+        with trio.fail_after(5):
+            await opened.agent.ask("go")
+            await ann.wait_idle()
+    if first == "wait":
+        expected = (
+            "agent 'lead' was asked by one that it waits for: 'lead', which waits for 'ann'; "
+            "each would wait for the others; use steer() or send(), or ask a subagent"
+        )
+    else:
+        expected = (
+            "agent 'ann' is not idle before one that waits for that: 'ann', which waits for 'lead'; "
+            "each would wait for the others; wait from outside of the turn"
+        )
+    assert refused == [expected]
+
+
 class Fake:
     """An agent or a turn with just these attributes."""
 

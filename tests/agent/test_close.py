@@ -11,7 +11,7 @@ from creche import AgentSpec, FunctionModel, call, open_host, say, tool
 from creche.errors import AgentClosedError, AgentError, StoreError, TurnCancelled
 from creche.scope import Fault
 from creche.subagents import spawn
-from creche.testing import RecordingModel, check_log, record_events
+from creche.testing import RecordingModel, assert_no_leaks, check_log, record_events
 from creche.tools import ToolContext
 
 
@@ -181,6 +181,22 @@ async def test_an_agent_can_end_itself_from_a_tool(lead, ends):
             await agent.ask("go")
         await agent.aclose()
         assert ends(agent.session) == [("cancelled", "closed")]
+
+
+async def test_when_an_agent_has_ended_its_log_is_durable_and_its_task_is_gone(gate, slow_store):
+    """Rule: what nobody has read is part of how it ended, and who waits for the end waits for that, too."""
+    store = slow_store()
+    async with open_host(model=FunctionModel(gate), store=store) as host:
+        with assert_no_leaks(host):
+            agent = await host.start_agent(AgentSpec("other"))
+            agent.send("hello")
+            await gate.reached.wait()
+            unread = agent.send("and this")
+            await agent.aclose()
+            assert [each for each in store.noted if each not in store.durable] == []
+            assert store.durable[-1].kind == "inbox/dropped"
+            with pytest.raises(AgentClosedError):
+                unread.reply_nowait()
 
 
 # ---------------------------------------------------------------- wait_idle

@@ -421,3 +421,55 @@ async def test_an_error_of_a_reply_ends_the_block_as_itself_if_nobody_catches_it
             await opened.agent.ask("hello")
     assert type(caught.value) is ModelError
     assert caught.value.__cause__ is None
+
+
+# ---------------------------------------------------------------- a cancellation that was kept
+
+
+async def keep_cancelled():
+    """Return a `trio.Cancelled` whose scope has ended."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled as error:
+            return error
+    raise AssertionError
+
+
+async def test_a_tool_that_raises_a_cancellation_it_has_kept_fails_alone(lead, caplog):
+    """Rule: no scope takes it, so it would end every task up to the host; a call's failure never touches its siblings."""
+
+    @tool(parallel=True)
+    async def stray() -> None:
+        """Raise what was cancelled before."""
+        raise await keep_cancelled()
+
+    @tool(parallel=True)
+    async def fine() -> str:
+        """Take a moment."""
+        await trio.testing.wait_all_tasks_blocked()
+        return "fine"
+
+    def answer(request):
+        return [say("done")] if request.last_tool_text else [call("stray"), call("fine"), call("stray")]
+
+    async with lead(answer, tools=[stray, fine]) as opened:
+        assert (await opened.agent.ask("go")).text == "done"
+        results = [(each.data.code, each.data.message.text) for each in opened.agent.session.records("tool/result")]
+    sentence = "Error: RuntimeError: it raised a trio.Cancelled that it had kept, and nothing cancels it now"
+    assert results == [("exception", sentence), ("", "fine"), ("exception", sentence)]
+
+
+async def test_so_does_a_wrapper_around_a_turn(lead):
+    """Rule: it is a bug like another; the agent lives."""
+
+    async def wrong(event, following):
+        raise await keep_cancelled()
+
+    async with lead(hello) as opened:
+        with opened.pen.wrap(PreStep, wrong), pytest.raises(InternalError) as caught:
+            await opened.agent.ask("hello")
+        assert str(caught.value).startswith("turn 1 of agent 'lead' hit a bug: ")
+        assert isinstance(caught.value.__cause__, trio.Cancelled)
+        assert (await opened.agent.ask("hello")).text == "hi"

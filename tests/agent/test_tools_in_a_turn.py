@@ -1,9 +1,13 @@
 """What tools say besides their results, in the turns of an agent."""
 
+import pytest
 import trio
+import trio.testing
 
 from creche import AgentSpec, ScriptedModel, ToolContext, call, open_host, say, tool
+from creche.subagents import spawn
 from creche.testing import RecordingModel, check_log, check_requests
+from creche.tools import ToolThreads
 
 
 @tool
@@ -96,3 +100,79 @@ async def test_what_is_deferred_while_the_agent_closes_is_dropped(autojump_clock
         await trio.sleep(1)
     check_log(lead.session)
     assert [record.data.message.text for record in lead.session.records("inbox/accepted")] == ["Go."]
+
+
+# ---------------------------------------------------------------- calls that are made for calls
+
+
+async def test_sync_bodies_that_wait_for_subagents_leave_them_threads(lead):
+    """Rule: however many wait, what they wait for has threads; and no more run at once on any level."""
+
+    @tool(parallel=True)
+    def delegate(context: ToolContext) -> str:
+        """Have a subagent do it."""
+        return trio.from_thread.run(spawn, context.agent, "go").text
+
+    @tool
+    def work() -> str:
+        """Do it."""
+        return "done"
+
+    def answer(request):
+        if request.last_tool_text:
+            return [say(request.last_tool_text)]
+        depth = request.agent_path.count("/")
+        return [call("work")] if depth == 2 else [call("delegate") for _ in range(2)]
+
+    async with lead(answer, tools=[delegate, work]) as opened:
+        opened.pen.provide(ToolThreads(trio.CapacityLimiter(2)))
+        with trio.fail_after(10):
+            assert (await opened.agent.ask("go")).text == "done"
+    assert len(opened.agents) == 7
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_a_call_that_only_those_hold_up_that_wait_for_it_fails(lead, at_once):
+    """Rule: as for asking in a circle, it is an error and no deadlock; whoever calls has it back in the end."""
+
+    @tool(at_once=at_once)
+    async def study(context: ToolContext) -> str:
+        """Have a subagent study it."""
+        return (await spawn(context.agent, "go")).text
+
+    def answer(request):
+        return [say(request.last_tool_text)] if request.messages[-1].role == "tool" else [call("study")]
+
+    async with lead(answer, tools=[study]) as opened:
+        for _ in range(2):
+            with trio.fail_after(5):
+                reply = await opened.agent.ask("go")
+            assert reply.text == (
+                f"Error: tool 'study' runs {at_once} at once at most, and the calls that run wait for this one, "
+                "which would wait for them; do without it here"
+            )
+    assert len(opened.agents) == 1 + 2 * at_once
+
+
+async def test_an_agent_that_is_started_meanwhile_waits_for_its_turn(lead):
+    """Rule: nobody waits for it, so it can wait for the call that has started it."""
+    started = []
+
+    @tool(at_once=1)
+    async def study(context: ToolContext) -> str:
+        """Start another agent that studies, the first time."""
+        if not started:
+            started.append(await opened.host.start_agent(AgentSpec("other", tools=[study])))
+            started[0].send("go")
+            await trio.testing.wait_all_tasks_blocked()
+        return f"studied by {context.agent.name}"
+
+    def answer(request):
+        return [say(request.last_tool_text)] if request.last_tool_text else [call("study")]
+
+    async with lead(answer, tools=[study]) as opened:
+        assert (await opened.agent.ask("go")).text == "studied by lead"
+        await started[0].wait_idle()
+        (result,) = started[0].session.tool_results()
+        assert result.text == "studied by other"
+        await started[0].aclose()

@@ -114,6 +114,7 @@ UNREAD = {
     "session/_codec.py: CorruptLogError('; '.join([f\"{path.lstrip('.') or 'the line'}: {what}\" "
     "for what, _, path in problems]))": "of the errors that cattrs collects",
     "session/_codec.py: CorruptLogError(str(_WrongValueError('an object', found)))": "of a `_WrongValueError`",
+    "session/_jsonl.py: OSError(errno.EIO)": "as the next one",
     "session/_jsonl.py: FileNotFoundError(errno.ENOENT)": "of ours, in place of what the system says in a `StoreError`; the page names it by hand",
     "subagents/_settlement.py: ModelError(path)": "a line of a logger",
     "testing/_check_code_runtime.py: AssertionError(str(_first(wrong)))": "of a suite for tests",

@@ -211,5 +211,13 @@ def test_usages_add_up():
     assert one + Usage() == one
 
 
+def test_a_sum_of_usages_stops_at_the_largest_number():
+    """Rule: what a provider says, however absurd, costs neither an answer nor the end of an agent."""
+    most = 2**63 - 1
+    one, other = Usage(1, input_tokens=most, output_tokens=3), Usage(2, input_tokens=most, output_tokens=most - 3)
+    assert one + other == Usage(3, input_tokens=most, output_tokens=most)
+    assert one + other + one == Usage(4, input_tokens=most, output_tokens=most)
+
+
 def test_total_tokens_counts_cached_and_reasoning_once():
     assert Usage(1, input_tokens=10, output_tokens=20, cached_tokens=5, reasoning_tokens=7).total_tokens == 30

@@ -343,3 +343,14 @@ def test_a_preset_is_a_value_that_can_be_used_in_several_hosts():
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         preset.name = "other"
     assert preset != Preset("team", tools=[read], setup=[write])
+
+
+@pytest.mark.parametrize("given", [list, reversed], ids=["bases first", "bases last"])
+async def test_a_line_of_presets_may_be_longer_than_the_stack(given):
+    line = [Preset(f"p{number}", extends=f"p{number - 1}" if number else None) for number in range(1200)]
+    async with (
+        open_host(model=FunctionModel(lambda request: [say("hi")]), presets=given(line)) as host,
+        host.open_agent(AgentSpec("lead"), preset="p1199") as lead,
+    ):
+        assert (await lead.ask("hello")).text == "hi"
+        assert len(scope_chain_of(lead.scope)) == 1201

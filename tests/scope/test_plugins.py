@@ -1,5 +1,6 @@
 """Mounting: what a setup does stands as a whole, goes as a whole, and comes back with the services it needs."""
 
+import sys
 from contextlib import asynccontextmanager, contextmanager
 from typing import ClassVar, Literal
 
@@ -490,7 +491,7 @@ async def test_a_hundred_mounts_and_unmounts_leave_no_trace(registry, mounts, to
     for _ in range(100):
         mounted = await mounts.mount(Plugin("files", [Note("a"), Plugin("inner", [body("b")], requires=[])]))
         await mounted.unmount()
-    assert (len(mounts._mounted), len(mounts._alive), len(mounts._requiring)) == (0, 0, 0)
+    assert (len(mounts._mounted), len(mounts._alive), len(mounts._users), len(mounts._waiting)) == (0, 0, 0, 0)
     assert names(registry) == []
 
 
@@ -773,6 +774,39 @@ async def test_the_users_of_one_service_leave_latest_first(mounts, pen, told):
     assert told == ["c undone", "b undone", "a undone"]
 
 
+async def test_services_of_others_cost_nothing(registry, mounts, pen):
+    """Rule: when a service comes or goes, those are looked at that use it or wait; ten thousand agents may have their own."""
+
+    async def mount(number):
+        scope = ScopeKey(f"agent {number}")
+        provided = pen.at(scope).provide(Store())
+        user = await mounts.mount(Plugin("user", [Note("a")], requires=[Store]), scope=scope)
+        return provided, user
+
+    async def count_calls():
+        calls = 0
+
+        def count(_frame, event, _argument):
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            provided, user = await mount("counted")
+            provided.undo()
+            await user.unmount()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    await mount(0)
+    await count_calls()  # what is made on first use
+    few = await count_calls()
+    for number in range(1, 100):
+        await mount(number)
+    assert await count_calls() == few
+
+
 async def test_a_nested_plugin_comes_and_goes_with_its_services_alone(registry, mounts, pen, told):
     service = pen.provide(Store())
     mounted = await mounts.mount(
@@ -786,7 +820,8 @@ async def test_a_nested_plugin_comes_and_goes_with_its_services_alone(registry, 
     await mounted.unmount()
     assert names(registry) == []
     pen.provide(Cache()).undo()
-    assert not mounts._requiring
+    assert not mounts._users
+    assert not mounts._waiting
 
 
 async def test_a_plugin_waits_for_a_nested_one_that_leaves_on_its_own(mounts, pen, told, body, autojump_clock):

@@ -662,6 +662,34 @@ async def test_a_folder_that_is_removed_in_between_is_noticed(journal, folder):
         assert str(caught.value) == failed(journal.location, gone, 1)
 
 
+def content(path) -> bytes:
+    return Path(path).read_bytes()
+
+
+def put(path, data: bytes) -> None:
+    Path(path).write_bytes(data)
+
+
+@pytest.mark.parametrize("more", [None, b"more\n"], ids=["emptied", "appended to"])
+async def test_a_file_that_another_program_changes_is_noticed_and_left_alone(journal, more):
+    """Rule: what is written behind a hole, or over the lines of another, would not read back, so it is not durable."""
+    await journal.checkpoint()
+    path = journal.location
+    whole = content(path)
+    changed = b"" if more is None else whole + more
+    put(path, changed)
+    journal.write(ROOT.id, record(0))
+    for _ in range(2):
+        with pytest.raises(StoreError) as caught:
+            await journal.checkpoint()
+        what = f"Another program has changed the file: it has {len(changed)} bytes, and {len(whole)} were written"
+        assert str(caught.value) == failed(path, f"[Errno 5] {what}: {path!r}", 1)
+    assert content(path) == changed
+    put(path, whole)
+    await journal.checkpoint()
+    assert numbers_in(path) == [0]
+
+
 async def test_a_folder_that_is_renamed_takes_the_file_along(journal, folder, tmp_path):
     await journal.checkpoint()
     folder.rename(tmp_path / "moved")

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from creche import AgentSpec, Plugin, fork, open_host, say, spawn, tool
+from creche import AgentSpec, Budget, Plugin, ToolContext, fork, open_host, say, spawn, tool
 from creche.agent import PreStep
 from creche.errors import AgentClosedError, TurnCancelled
 from creche.host import AgentClosed, AgentOpened
@@ -513,3 +513,45 @@ async def test_listeners_hear_a_child_end_before_its_parent_says_that_it_has(che
         kinds = [(event.agent_path, event.record.kind) for event in heard]
         assert kinds[0] == ("lead", "subagent/start")
         assert kinds[-2:] == [("lead/child", "turn/end"), ("lead", "subagent/end")]
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_tree_may_be_deeper_than_the_stack(checked_host, is_cancelled):
+    """Rule: the only limit of depth is the budget, and however deep a tree is, its logs are whole in the end."""
+    levels = 150
+    reached = trio.Event()
+
+    @tool
+    async def delegate(context: ToolContext) -> str:
+        """Have a subagent do it."""
+        return (await spawn(context.agent, "go", name="child")).outcome
+
+    async def answer(request):
+        if request.last_tool_text:
+            return [say(request.last_tool_text)]
+        if request.agent_path.count("/") < levels:
+            return [call("delegate")]
+        reached.set()
+        if is_cancelled:
+            await trio.sleep_forever()
+        return [say("the bottom")]
+
+    async with (
+        checked_host(FunctionModel(answer), budget=Budget(depth=levels)) as checked,
+        checked.host.open_agent(AgentSpec("lead", tools=[delegate])) as lead,
+    ):
+        delivery = lead.send("go")
+        with trio.fail_after(30):
+            await reached.wait()
+        if is_cancelled:
+            assert lead.usage.requests == levels
+            lead.cancel()
+        await lead.wait_idle()
+        if is_cancelled:
+            with pytest.raises(TurnCancelled):
+                delivery.reply_nowait()
+        else:
+            assert delivery.reply_nowait().text == "done"
+    assert len(checked.agents) == 1 + levels
+    ends = [each.session.records("turn/end")[-1].data.reason for each in checked.agents]
+    assert ends == ["cancelled" if is_cancelled else "completed"] * (1 + levels)

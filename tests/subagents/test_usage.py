@@ -142,3 +142,14 @@ async def test_usage_can_be_read_while_children_run(checked_host, autojump_clock
         assert lead.usage == ONE
         await trio.sleep(6)
         assert lead.usage == times(2)
+
+
+async def test_what_a_tree_costs_stops_at_the_largest_number(checked_host):
+    """Rule: an outcome is a value, whatever providers say of what it cost."""
+    huge = Usage(1, input_tokens=2**62)
+    async with (
+        checked_host(FunctionModel(lambda request: [say("done", usage=huge)])) as checked,
+        checked.host.open_agent(AgentSpec("lead")) as lead,
+    ):
+        assert [(await spawn(lead, "go")).outcome for _ in range(3)] == ["done"] * 3
+        assert lead.usage == Usage(3, input_tokens=2**63 - 1)

@@ -2,6 +2,7 @@
 
 from ._checks import as_all as as_all, as_names as as_names, as_one as as_one, check_in_trio as check_in_trio
 from ._fields import (
+    LARGEST as LARGEST,
     is_a as is_a,
     is_bool as is_bool,
     is_count as is_count,
@@ -15,7 +16,7 @@ from ._fields import (
     is_whole as is_whole,
 )
 from ._keeping import Keeping as Keeping
-from ._nursery import open_hidden_nursery as open_hidden_nursery
+from ._nursery import is_cancelled as is_cancelled, open_hidden_nursery as open_hidden_nursery
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
 from ._text import (
     canonical_json as canonical_json,
@@ -29,6 +30,7 @@ from ._text import (
 )
 
 __all__ = [
+    "LARGEST",
     "Keeping",
     "NoPublicConstructor",
     "as_all",
@@ -42,6 +44,7 @@ __all__ = [
     "final",
     "is_a",
     "is_bool",
+    "is_cancelled",
     "is_count",
     "is_duration",
     "is_finite",

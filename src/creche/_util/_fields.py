@@ -19,6 +19,8 @@ Check = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 BOUND = 2**63
 """Whole numbers are smaller, and not smaller than its negative."""
+LARGEST = BOUND - 1
+"""The largest whole number."""
 
 
 def is_text(owner: object, field: "attrs.Attribute[Any]", value: object) -> None:

@@ -5,6 +5,7 @@ do not raise for expected failures, they hand an outcome to whoever asked. So wh
 a bug, and says so.
 """
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -56,6 +57,15 @@ async def open_hidden_nursery(what: str, *, cancel: bool = True) -> AsyncIterato
             to_raise.__cause__ = leaves[0] if len(leaves) == 1 else group
     # Raised outside the except block, so that the group does not become its context.
     raise to_raise
+
+
+def is_cancelled() -> bool:
+    """Tell whether the current task is cancelled where it stands.
+
+    If it is not, a `trio.Cancelled` that arrives there is one that somebody kept and raised again, long after its scope had
+    ended: no scope will take it, and it would end every task up to the top.
+    """
+    return trio.current_effective_deadline() == -math.inf
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

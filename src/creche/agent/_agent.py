@@ -14,7 +14,7 @@ from creche.scope import Registry, ScopeKey
 from creche.session import Journal, MemoryJournal, Record, RecordAppended, SessionLog
 from creche.tools import output_shape
 
-from ._asking import Asking, turns_above
+from ._asking import Asking, begin_wait, end_wait, turns_above
 from ._budget import Allowance, DepthLimit
 from ._composer import Composer
 from ._inbox import Delivery, Inbox, Said
@@ -129,9 +129,11 @@ class Agent(metaclass=NoPublicConstructor):
     @property
     def usage(self) -> Usage:
         """What its requests and everything below it cost so far, what is still at work included."""
-        total = self.session.usage + self._tree_usage
-        for child in self.children:
-            total += child.usage
+        total = NO_USAGE
+        agents: list[Agent] = [self]
+        for agent in agents:  # which grows: a tree may be deeper than Python's stack
+            total += agent.session.usage + agent._tree_usage
+            agents.extend(agent.children)
         return total
 
     # ---------------------------------------------------------------- saying something to it
@@ -253,16 +255,16 @@ class Agent(metaclass=NoPublicConstructor):
         """Wait until no turn is open and nothing waits for one; at least one checkpoint.
 
         Raises:
-          AgentError: It was called from within the agent's own turn, which would wait for itself.
+          AgentError: It was called from within the agent's own turn, or by an agent that it waits for; either would
+            wait for itself.
         """
-        if self._turn is not None and self._turn in turns_above.get():
-            raise AgentError(
-                f"agent {self.path!r} is never idle within its own turn, so waiting for that has no end; "
-                "wait from outside of the turn"
-            )
-        await trio.lowlevel.checkpoint()
-        while self.is_busy or (self._inbox.has_work and not self._inbox.closed):
-            await self._change()
+        turns = begin_wait(self, until_idle=True)
+        try:
+            await trio.lowlevel.checkpoint()
+            while self.is_busy or (self._inbox.has_work and not self._inbox.closed):
+                await self._change()
+        finally:
+            end_wait(self, turns)
 
     @contextmanager
     def watch(self, *, subtree: bool = False, after: int | None = None) -> Iterator[Watch]:
@@ -367,14 +369,17 @@ class Agent(metaclass=NoPublicConstructor):
         self._stop = scope
 
     def close(self) -> None:
-        """Take nothing more and settle who waits. Synchronous; the last thing the composer does with it."""
+        """Take nothing more and settle whose messages nobody has read. Synchronous; nothing comes to its log after it."""
         self._inbox.closed = True
         self._inbox.drop(self._inbox.waiting(), "closed", self._inbox.closed_error())
-        for watch in self._watches:
-            watch._close()
         # Its log is complete. Who keeps that does not keep the agent, and the agent is in no reference cycle.
         self.session.attach(publish=None, write=None)
+
+    def end(self) -> None:
+        """Tell who waits for its end. Synchronous; the last thing the composer does with it."""
         self._is_over = True
+        for watch in self._watches:
+            watch._close()
         self._tell_change()
 
     # ---------------------------------------------------------------- inside

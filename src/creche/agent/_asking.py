@@ -1,8 +1,8 @@
 """Asking: a message, the wait for its reply, and what becomes of the message when nobody waits any more.
 
 A task that works for a turn carries the turn in its task context: the task that runs it, those of its tools and
-subagents, and whatever these start. While such a task waits for an agent's reply, all of its turns do. So asking in
-a circle can be seen, and is an error instead of a deadlock.
+subagents, and whatever these start. While such a task waits for an agent's reply, or for an agent to be idle, all of
+its turns do. So waiting in a circle can be seen, and is an error instead of a deadlock.
 """
 
 from contextvars import ContextVar
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from creche.errors import AgentError
+from creche.tools import forget_calls
 
 if TYPE_CHECKING:
     from ._agent import Agent
@@ -22,8 +23,9 @@ turns_above: ContextVar[tuple["Turn", ...]] = ContextVar("turns_above", default=
 
 
 def forget_turns() -> None:
-    """Note that the current task works for no turn, whoever started it; for tasks in the host's own nursery."""
+    """Note that the current task works for no turn and no call, whoever started it; for tasks in the host's own nursery."""
     turns_above.set(())
+    forget_calls()
 
 
 class Asking:
@@ -64,8 +66,12 @@ class Asking:
             end_wait(self._agent, self._turns)
 
 
-def begin_wait(agent: "Agent") -> tuple["Turn", ...]:
+def begin_wait(agent: "Agent", *, until_idle: bool = False) -> tuple["Turn", ...]:
     """Note that the turns which the current task works for wait for an agent, and return them for `end_wait`.
+
+    Args:
+      agent: Who is waited for.
+      until_idle: Whether that is for the end of its turns, and nothing is asked; for the message.
 
     Raises:
       AgentError: The agent would have to end one of these turns first.
@@ -73,22 +79,37 @@ def begin_wait(agent: "Agent") -> tuple["Turn", ...]:
     turns = turns_above.get()
     if turns:
         circle = _way_back(agent, turns)
-        if len(circle) == 1:
-            raise AgentError(
-                f"agent {agent.path!r} was asked from within its own turn, which would wait for itself; "
-                "use steer() or send(), or ask a subagent"
-            )
         if circle:
-            chain = ", which waits for ".join([repr(each.path) for each in circle])
-            raise AgentError(
-                f"agent {agent.path!r} was asked by one that it waits for: {chain}; each would wait for the others; "
-                "use steer() or send(), or ask a subagent"
-            )
+            raise AgentError(_endless(circle, until_idle=until_idle))
         for turn in turns:
             if turn.waits_for is None:
                 turn.waits_for = []
             turn.waits_for.append(agent)
     return turns
+
+
+def _endless(circle: list["Agent"], *, until_idle: bool) -> str:
+    path = circle[0].path
+    if len(circle) > 1:
+        chain = ", which waits for ".join([repr(each.path) for each in circle])
+        if until_idle:
+            return (
+                f"agent {path!r} is not idle before one that waits for that: {chain}; each would wait for the others; "
+                "wait from outside of the turn"
+            )
+        return (
+            f"agent {path!r} was asked by one that it waits for: {chain}; each would wait for the others; "
+            "use steer() or send(), or ask a subagent"
+        )
+    if until_idle:
+        return (
+            f"agent {path!r} is never idle within its own turn, so waiting for that has no end; "
+            "wait from outside of the turn"
+        )
+    return (
+        f"agent {path!r} was asked from within its own turn, which would wait for itself; "
+        "use steer() or send(), or ask a subagent"
+    )
 
 
 def end_wait(agent: "Agent", turns: tuple["Turn", ...]) -> None:

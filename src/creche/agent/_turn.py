@@ -21,6 +21,7 @@ import attrs
 import outcome
 import trio
 
+from creche._util import is_cancelled
 from creche.errors import (
     AgentError,
     CrecheError,
@@ -169,6 +170,10 @@ async def run_turn(agent: "Agent") -> None:
         if wrong is None:
             raise
         ending = _failed(agent, turn, wrong)
+    except trio.Cancelled as stray:
+        if is_cancelled():
+            raise
+        ending = _failed(agent, turn, stray)
     except Exception as error:  # noqa: BLE001 - told to whoever awaits the reply; the loop lives
         ending = _failed(agent, turn, error)
     finally:
@@ -195,7 +200,7 @@ def _outcome(turn: Turn) -> ReplyOutcome:
     return "truncated" if turn.is_truncated else "refused" if turn.finish == "refusal" else "done"
 
 
-def _failed(agent: "Agent", turn: Turn, error: Exception) -> Ending:
+def _failed(agent: "Agent", turn: Turn, error: BaseException) -> Ending:
     if not isinstance(error, CrecheError | InternalError):
         internal = InternalError(f"turn {turn.number} of agent {agent.path!r} hit a bug: {error!r}")
         internal.__cause__ = error

@@ -306,7 +306,7 @@ class Host(metaclass=NoPublicConstructor):
             return
         if agent.parent is None:
             await make_durable(agent)
-        # One synchronous stretch, so whoever waits for the end of the agent finds its name free.
+        # One synchronous stretch, so whoever is told that the agent does not run finds its name free.
         known = len(agent.session)
         life.end()
         agent.close()
@@ -315,3 +315,4 @@ class Host(metaclass=NoPublicConstructor):
             agent.parent.remove_child(agent, agent.usage)
         elif len(agent.session) > known:
             await make_durable(agent)  # what nobody has read
+        agent.end()

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from creche._util import (
+    LARGEST,
     Keeping,
     canonical_json,
     clean_all,
@@ -205,7 +206,7 @@ class ModelRequest:
 
 @attrs.frozen
 class Usage:
-    """What requests cost. Usages add up: ``a + b``."""
+    """What requests cost. Usages add up: ``a + b``; a sum stops at the largest number that there is."""
 
     requests: int = attrs.field(default=0, validator=is_count)
     """How many requests, every attempt counted once."""
@@ -226,11 +227,15 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-        )
+        try:
+            return Usage(
+                self.requests + other.requests,
+                input_tokens=self.input_tokens + other.input_tokens,
+                output_tokens=self.output_tokens + other.output_tokens,
+                cached_tokens=self.cached_tokens + other.cached_tokens,
+                cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+                reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            )
+        except ValueError:  # some provider says nonsense; refused here, it would cost an answer or the end of an agent
+            sums = {name: getattr(self, name) + getattr(other, name) for name in attrs.fields_dict(Usage)}
+            return Usage(**{name: min(value, LARGEST) for name, value in sums.items()})

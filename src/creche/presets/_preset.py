@@ -83,7 +83,10 @@ class Standing:
 
     def line(self) -> "tuple[Standing, ...]":
         """Return it and its bases, nearest first."""
-        return (self, *(self.base.line() if self.base is not None else ()))
+        line: list[Standing] = [self]
+        while (base := line[-1].base) is not None:
+            line.append(base)
+        return tuple(line)
 
 
 class StandingPresets:
@@ -133,14 +136,12 @@ def _in_order(presets: Mapping[str, Preset]) -> Iterable[Preset]:
     """Return presets in the order in which they are given, but each after the one that it extends."""
     ordered: dict[str, Preset] = {}
 
-    def put(preset: Preset) -> None:
-        if preset.name not in ordered:
-            if preset.extends is not None:
-                put(presets[preset.extends])
-            ordered[preset.name] = preset
-
     for preset in presets.values():
-        put(preset)
+        line = [preset]
+        while line[-1].name not in ordered and (base := line[-1].extends) is not None:
+            line.append(presets[base])
+        for each in reversed(line):
+            ordered.setdefault(each.name, each)
     return ordered.values()
 
 

@@ -37,7 +37,7 @@ from ._registry import Registry
 class Mounts(metaclass=NoPublicConstructor):
     """The mounted plugins of one host, and the nursery their bodies live in."""
 
-    __slots__ = ("_alive", "_closed", "_mounted", "_nursery", "_requiring", "registry")
+    __slots__ = ("_alive", "_closed", "_mounted", "_nursery", "_users", "_waiting", "registry")
 
     def __init__(self, registry: Registry, nursery: trio.Nursery) -> None:
         self.registry: Registry = registry
@@ -46,8 +46,9 @@ class Mounts(metaclass=NoPublicConstructor):
         self._closed = False
         # In order of mounting, without nested ones: for as long as there is something to end.
         self._mounted: dict[Mounted, None] = {}
-        # Those that come and go with services, nested ones too.
-        self._requiring: dict[Mounted, None] = {}
+        # Those that come and go with services, nested ones too: who was set up with which, and who waits for one.
+        self._users: dict[Registration, dict[Mounted, None]] = {}
+        self._waiting: dict[Mounted, None] = {}
         self._alive: set[Lifespan] = set()
 
     # ---------------------------------------------------------------- setting up
@@ -112,7 +113,6 @@ class Mounts(metaclass=NoPublicConstructor):
                     f"plugin {plugin.name!r} requires {', '.join(missing)}, "
                     f"which is not visible from {place_name(scope)}; mount what provides it first"
                 )
-            self._requiring[mounted] = None
         mounted._busy = True
         try:
             await self._set_up(mounted)
@@ -127,8 +127,9 @@ class Mounts(metaclass=NoPublicConstructor):
         if mounted.owner.closed:
             mounted.owner = Owner(mounted.plugin.name, mounted.scope)
         if mounted.plugin.requires:
-            mounted._uses = self._services(mounted)
+            self._use(mounted, self._services(mounted))
         mounted._state = "starting"
+        self._waiting.pop(mounted, None)
         registrar = make_registrar(self.registry, mounted.owner, mounted.scope, mounted.config)
         result = await outcome.acapture(self.apply, mounted.plugin.setup, registrar, mounted)
         mounted._waiting_in = None
@@ -251,23 +252,45 @@ class Mounts(metaclass=NoPublicConstructor):
         """Return what it requires as its scope sees it at the moment; ``None`` for what is missing."""
         return tuple([self.registry.service_registration(each, mounted.scope) for each in mounted.plugin.requires])
 
+    def _use(self, mounted: Mounted, services: tuple[Registration | None, ...]) -> None:
+        """Note what one is set up with; ``()`` once it is not any more."""
+        for registration in mounted._uses:
+            users = self._users.get(registration) if registration is not None else None
+            if registration is not None and users is not None:
+                users.pop(mounted, None)
+                if not users:
+                    del self._users[registration]
+        mounted._uses = services
+        for registration in services:
+            if registration is not None:
+                self._users.setdefault(registration, {})[mounted] = None
+
+    def _left(self, mounted: Mounted) -> None:
+        """Note that one that requires services does not stand: it waits for them, or has come to its end."""
+        self._use(mounted, ())
+        if mounted._is("waiting"):
+            self._waiting[mounted] = None
+        else:
+            self._waiting.pop(mounted, None)
+
     def _missing(self, mounted: Mounted) -> list[str]:
         found = zip(mounted.plugin.requires, self._services(mounted), strict=True)
         return [service.__qualname__ for service, registration in found if registration is None]
 
     def service_added(self) -> None:
         """Set up again who waits and has all its services."""
-        for mounted in list(self._requiring):
+        for mounted in list(self._waiting):
             if mounted._is("waiting") and not self._missing(mounted):
                 self._settle_soon(mounted)
 
     def service_leaving(self, registration: Registration) -> None:
-        """Take down who was set up with a service that leaves, the latest mounted first."""
-        for mounted in reversed(list(self._requiring)):
-            if registration in mounted._uses and mounted._is("starting", "active"):
-                provider = self._mounted_of(registration.owner)
+        """Take down who was set up with a service that leaves, the latest set up first."""
+        for mounted in reversed(list(self._users.get(registration, ()))):
+            if mounted._is("starting", "active"):
+                bodies = list(mounted._bodies())
+                provider = self._mounted_of(registration.owner) if bodies else None
                 if provider is not None:
-                    provider._after.extend(mounted._bodies())
+                    provider._after.extend(bodies)
                 self._drop(mounted, "waiting")
                 self._settle_soon(mounted)
 

@@ -159,8 +159,8 @@ class Mounted(metaclass=NoPublicConstructor):
     def _leave(self, state: State) -> None:
         if not self._is("failed", "unmounted"):
             self._state = state
-        if self._is("failed", "unmounted"):
-            self._mounts._requiring.pop(self, None)
+        if self.plugin.requires:
+            self._mounts._left(self)
         self.owner.closed = True
         if self._waiting_in is not None:
             self._waiting_in.cancel()

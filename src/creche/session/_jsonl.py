@@ -195,10 +195,12 @@ class _File:
         """Write at the end and wait for the disk; after a failure the next call writes at the same place.
 
         Raises:
-          OSError: The disk is full, the file is gone, and so on.
+          OSError: The disk is full, the file is gone, another program has changed it, and so on.
         """
+        descriptor = self._descriptor
+        if descriptor is not None:
+            self._check(descriptor)
         try:
-            descriptor = self._descriptor
             if descriptor is None:
                 descriptor = self._create()
                 data = FORMAT_LINE + data
@@ -223,9 +225,16 @@ class _File:
                 _sync_folder(each)
         return self._descriptor
 
-    def _write(self, descriptor: int, data: bytes) -> None:
-        if os.fstat(descriptor).st_nlink == 0:
+    def _check(self, descriptor: int) -> None:
+        """Refuse a file that is not as the last commit left it; what is written into it would not read back."""
+        found = os.fstat(descriptor)
+        if found.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "The file was removed while it was in use", str(self.path))
+        if found.st_size != self._size and not self._torn:
+            what = f"Another program has changed the file: it has {found.st_size} bytes, and {self._size} were written"
+            raise OSError(errno.EIO, what, str(self.path))
+
+    def _write(self, descriptor: int, data: bytes) -> None:
         if self._torn:
             os.ftruncate(descriptor, self._size)
             self._torn = False

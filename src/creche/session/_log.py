@@ -237,7 +237,6 @@ class SessionLog:
         Raises:
           IllegalRecordError: It cannot stand here, or a listener of records tries to append; the log is
             unchanged.
-          ValueError: The sum of what the session's requests cost would be out of range; the log is unchanged.
         """
         rule, shadowed = self._admit(fact, replace)
         record = self._draft(rule.kind, fact, shadowed, time.time())

@@ -1,15 +1,16 @@
 """Subagents in this process: spawn starts fresh, fork starts from the parent's completed turns.
 
 A child's key is bound under its parent's, so it sees what the parent sees and is heard by it. Its turns run
-in the caller's task, inside a cancel scope that its parent holds, so it ends when either ends. The parent's
-log has one start and one settlement for it, however it ends (`_settlement.py`).
+in the caller's task, or where agents stand very deep in one that this waits for, inside a cancel scope that its
+parent holds, so it ends when either ends. The parent's log has one start and one settlement for it, however it
+ends (`_settlement.py`).
 """
 
 from collections.abc import Iterable
 
 import trio
 
-from creche._util import check_in_trio
+from creche._util import check_in_trio, open_hidden_nursery
 from creche.agent import Agent, AgentSpec, Budget, Delivery
 from creche.errors import AgentError, UnsupportedCapabilityError
 from creche.messages import UserMessage
@@ -22,6 +23,10 @@ from creche.tools import Execution, Guard, Restriction, output_shape, restrict
 
 from ._provider import SubagentCapabilities, SubagentProvider, SubagentRequest, SubagentResult, run_subagent
 from ._settlement import settle
+
+LEVELS_IN_A_TASK = 8
+"""How many levels of subagents run one inside the other in one task. Each takes some twenty frames of Python's stack, and a
+stack that is full where a log is being closed leaves it open; so every so often another task begins, with another one."""
 
 
 async def spawn(
@@ -236,7 +241,7 @@ async def _run_child(
         delivery: Delivery | None = None
         try:
             delivery = child.send(UserMessage(request.prompt, source="agent"), output=request.output)
-            await child.run_until_read()
+            await _run_turns(child)
         finally:
             if child.children:
                 # They were started from other tasks. The settlement counts what they cost.
@@ -245,3 +250,11 @@ async def _run_child(
             result = settle(parent, child, delivery)
     assert result is not None, "the block of a child that has started ends with its settlement"
     return result
+
+
+async def _run_turns(child: Agent) -> None:
+    if child.depth % LEVELS_IN_A_TASK:
+        await child.run_until_read()
+        return
+    async with open_hidden_nursery(f"agent {child.path!r}", cancel=False) as nursery:
+        nursery.start_soon(child.run_until_read, name=f"agent {child.path}")

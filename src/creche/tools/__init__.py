@@ -9,7 +9,12 @@ from ._approval import (
     Refuse as Refuse,
 )
 from ._batch import run_calls as run_calls
-from ._context import CallStep as CallStep, ToolContext as ToolContext, ToolProgressed as ToolProgressed
+from ._context import (
+    CallStep as CallStep,
+    ToolContext as ToolContext,
+    ToolProgressed as ToolProgressed,
+    forget_calls as forget_calls,
+)
 from ._cut import LONGEST_RESULT as LONGEST_RESULT, ResultFolder as ResultFolder
 from ._nested import begin_call as begin_call, call_tool as call_tool
 from ._output import OutputShape as OutputShape, output_shape as output_shape
@@ -80,6 +85,7 @@ __all__ = [
     "begin_call",
     "call_tool",
     "execute_call",
+    "forget_calls",
     "output_shape",
     "present_as",
     "restrict",

@@ -2,7 +2,7 @@
 
 Rule 1: an async body runs in the caller's task. A sync one runs in a thread of the host's limiter, and is
 waited for, also under cancellation; unless its tool says that it may be abandoned, or that it is quick enough
-for the loop.
+for the loop. What is called for a body that has a thread takes one from as many others.
 Rule 2: no body begins after the call was cancelled, nor when the caller does not see the tool any more, which is
 looked at last of all, after the wait for a thread. `ToolContext.began` says whether it has begun.
 Rule 3: what a body raises is its outcome. Cancellation alone passes through, and what ends the program.
@@ -12,10 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import attrs
 import trio
 
+from creche._util import is_cancelled
 from creche.errors import (
     CodeError,
     CrecheError,
@@ -27,7 +29,7 @@ from creche.errors import (
 from creche.messages import ImagePart, Part, TextPart
 from creche.scope import Owner, Registry, ScopeKey
 
-from ._context import ToolContext, begin_body, body_limit, calling
+from ._context import ToolContext, begin_body, body_limit, calling, holding, places_above
 from ._result import result_text
 from ._stages import Execution, ToolOutcome, failure, said_until_then
 from ._tool import Tool, ToolThreads
@@ -35,6 +37,8 @@ from ._visible import lost_sight
 
 MOST_CAUSES = 10
 """How many errors of one group are told to the model."""
+
+_STRAY = "it raised a trio.Cancelled that it had kept, and nothing cancels it now"
 
 logger = logging.getLogger("creche")
 
@@ -58,15 +62,26 @@ async def run_body(
         limiter = tool.limiter
         if limiter is None:
             return await _run_limited(registry, scope, execution, arguments)
+        if places_above(context, limiter) >= limiter.total_tokens:
+            return failure(
+                "failed",
+                f"tool {tool.name!r} runs {tool.at_once} at once at most, and the calls that run wait for this one, "
+                "which would wait for them; do without it here",
+            )
         await limiter.acquire_on_behalf_of(context)
         try:
-            return await _run_limited(registry, scope, execution, arguments)
+            with holding(context, limiter):
+                return await _run_limited(registry, scope, execution, arguments)
         finally:
             limiter.release_on_behalf_of(context)
     except _Refused as refused:
         return failure("unknown-tool", str(refused))
     except Exception as error:  # noqa: BLE001 - what it raises is its outcome
         return _raised(scope, execution, error)
+    except trio.Cancelled as stray:
+        if is_cancelled():
+            raise
+        return _raised(scope, execution, RuntimeError(_STRAY).with_traceback(stray.__traceback__))
     except BaseExceptionGroup as group:
         cancelled = cancellation_in(group)
         if cancelled is None:
@@ -157,15 +172,17 @@ async def _in_thread(
         limiter = registry.find(ToolThreads, scope).limiter
     except NotRegisteredError:
         limiter = trio.to_thread.current_default_thread_limiter()
-    entrance = _Entrance(limiter, partial(_begin, registry, scope, execution))
+    places = _deeper(limiter, places_above(context, limiter))
+    entrance = _Entrance(places, partial(_begin, registry, scope, execution))
     try:
-        [value] = await trio.to_thread.run_sync(
-            _boxed,
-            body,
-            thread_name=f"tool {tool.name}",
-            abandon_on_cancel=tool.abandon,
-            limiter=cast("trio.CapacityLimiter", entrance),  # trio takes anything like one, and says so
-        )
+        with holding(context, limiter):
+            [value] = await trio.to_thread.run_sync(
+                _boxed,
+                body,
+                thread_name=f"tool {tool.name}",
+                abandon_on_cancel=tool.abandon,
+                limiter=cast("trio.CapacityLimiter", entrance),  # trio takes anything like one, and says so
+            )
     except trio.Cancelled:
         if tool.abandon and entrance.passed:
             context.abandoned = True
@@ -173,6 +190,23 @@ async def _in_thread(
             registry.report(caller_of(context, scope), what, None)
         raise
     return value
+
+
+_BELOW: WeakKeyDictionary[trio.CapacityLimiter, trio.CapacityLimiter] = WeakKeyDictionary()
+
+
+def _deeper(limiter: trio.CapacityLimiter, levels: int) -> trio.CapacityLimiter:
+    """Return where a call takes its thread that is made for so many others which keep theirs until it is done.
+
+    Each level has as many threads as the first. With one limiter for all, those who wait could have every thread
+    that what they wait for needs.
+    """
+    for _ in range(levels):
+        below = _BELOW.setdefault(limiter, trio.CapacityLimiter(limiter.total_tokens))
+        if below.total_tokens != limiter.total_tokens:
+            below.total_tokens = limiter.total_tokens
+        limiter = below
+    return limiter
 
 
 def _boxed(body: Callable[[], object]) -> tuple[object]:

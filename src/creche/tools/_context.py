@@ -142,6 +142,7 @@ class ToolContext:
     _open: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]], init=False)
     _limits: list[TimeLimit] = attrs.field(factory=list[TimeLimit], init=False)
     _gate: Gate | None = attrs.field(default=None, init=False)
+    _holds: tuple[trio.CapacityLimiter, ...] = attrs.field(default=(), init=False)
 
     @property
     def scope(self) -> ScopeKey | None:
@@ -218,6 +219,11 @@ class ToolContext:
 # ---------------------------------------------------------------- what the pipeline keeps of a call, and no body needs
 
 
+def forget_calls() -> None:
+    """Note that no call waits for what the current task does, whoever started it; for tasks in the host's own nursery."""
+    calling.set(None)
+
+
 @contextmanager
 def body_limit(context: ToolContext) -> Iterator[trio.CancelScope]:
     """Limit the time of the body in a block, from when `begin_body` says that it begins."""
@@ -237,11 +243,9 @@ def begin_body(context: ToolContext, timeout: float | None) -> None:
 @contextmanager
 def waiting_for_approval(context: ToolContext) -> Iterator[None]:
     """Let no time limit run during the block that the call is under."""
-    limits: list[TimeLimit] = []
-    call: ToolContext | None = context
-    while call is not None:
+    limits = list(context._limits)
+    for call in calls_above(context):
         limits += call._limits
-        call = call.parent or call.outer
     for limit in limits:
         limit.pause()
     try:
@@ -249,6 +253,30 @@ def waiting_for_approval(context: ToolContext) -> Iterator[None]:
     finally:
         for limit in limits:
             limit.resume()
+
+
+def calls_above(context: ToolContext) -> Iterator[ToolContext]:
+    """Yield the calls that wait for this one, nearest first: what it is part of, and whose bodies run its agent."""
+    call = context.parent or context.outer
+    while call is not None:
+        yield call
+        call = call.parent or call.outer
+
+
+def places_above(context: ToolContext, limiter: trio.CapacityLimiter) -> int:
+    """Return how many of the calls that wait for this one have a place at a limiter, which they keep meanwhile."""
+    return sum(limiter in call._holds for call in calls_above(context))
+
+
+@contextmanager
+def holding(context: ToolContext, limiter: trio.CapacityLimiter) -> Iterator[None]:
+    """Note that a call has a place at a limiter during the block."""
+    before = context._holds
+    context._holds = (*before, limiter)
+    try:
+        yield
+    finally:
+        context._holds = before
 
 
 def close_with(context: ToolContext, close: Callable[[], None]) -> None:

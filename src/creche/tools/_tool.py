@@ -34,7 +34,8 @@ class ToolThreads:
     """The service that sync bodies take their threads from; the host provides one."""
 
     limiter: trio.CapacityLimiter
-    """How many sync bodies may run at once in this host."""
+    """How many sync bodies may run at once in this host; those that are called for one that runs do not count, but there
+    are no more of them either."""
 
 
 class Binder(Protocol):
@@ -96,7 +97,8 @@ class Tool:
     approval. A sync body ends then if it is to be abandoned, or asks `trio.from_thread.check_cancelled` itself."""
     at_once: int | None = attrs.field(default=None, validator=_check_count, kw_only=True)
     """How many of its bodies may run at once, whoever calls them, in one process; ``None`` sets no limit. A body that has
-    the same tool called, by itself or by a subagent, holds its own place while it waits for another."""
+    the same tool called, by itself or by a subagent, holds its own place while it waits for another. A call that could
+    only wait for those that wait for it fails."""
     longest_result: int = attrs.field(default=LONGEST_RESULT, validator=_check_count, kw_only=True)
     """Characters of text that the model is shown of a result; all of a longer one is kept in a file, if the agent has
     tools that read it."""
