@@ -33,7 +33,7 @@ class Call(Generic[T]):
         """How it came out, once it has; asyncio's to read."""
         self._work = work
         self._cancel_scope = trio.CancelScope()
-        self.lost = PortalError(f"{name} did not come to its end, because the portal was closed")
+        self.lost: PortalError = PortalError(f"{name} did not come to its end, because the portal was closed")
         """What it raises when nothing else comes out of it."""
 
     async def run(self) -> None:
