@@ -106,6 +106,16 @@ def test_braces_stand_for_one_of_several_texts(glob, path, expected):
     assert fits(path, glob) is expected
 
 
+def test_a_glob_longer_than_any_path_is_refused():
+    """Rule: what is read of a glob takes no longer than its length."""
+    with pytest.raises(ToolFailed) as caught:
+        fits("a", "{" + "," * 100_000)
+    assert str(caught.value) == "the glob has 100001 characters, 4096 are the most"
+    assert fits("{" + "," * 4095, "{" + "," * 4095)
+    assert fits("{,{", "{,{")
+    assert fits("{,b", "{,{a,b}")
+
+
 def test_braces_that_stand_for_too_much_are_refused(monkeypatch):
     sentence = "the braces of the glob stand for more than 200 globs; write a plainer one"
     assert refusal(fits, "a", "{a,b}" * 60) == sentence

@@ -16,14 +16,17 @@ from creche.errors import ToolFailed
 MOST_ALTERNATIVES = 200
 """Globs that the braces of one may stand for."""
 
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+LONGEST_GLOB = 4096
+"""Characters of a glob: as many as a path may have bytes."""
+
+_BRACES = re.compile(r"\{([^{},]*+,[^{}]*+)\}")
 
 
 def fits(path: str, glob: str) -> bool:
     """Say whether a relative path with ``/`` fits; an empty glob fits everything.
 
     Raises:
-      ToolFailed: its braces stand for more globs than anybody would write out.
+      ToolFailed: it is too long, or its braces stand for more globs than anybody would write out.
     """
     return not glob or any(_fits_one(path, each) for each in _alternatives(glob))
 
@@ -31,6 +34,8 @@ def fits(path: str, glob: str) -> bool:
 @lru_cache(maxsize=16)
 def _alternatives(glob: str) -> tuple[str, ...]:
     """Give the globs without braces that a glob stands for. Braces without a comma are themselves, as in a shell."""
+    if len(glob) > LONGEST_GLOB:
+        raise ToolFailed(f"the glob has {len(glob)} characters, {LONGEST_GLOB} are the most")
     found = tuple(islice(_expanded(glob), MOST_ALTERNATIVES + 1))
     if len(found) > MOST_ALTERNATIVES:
         raise ToolFailed(f"the braces of the glob stand for more than {MOST_ALTERNATIVES} globs; write a plainer one")

@@ -10,8 +10,8 @@ A match is a path, as `quoted` shows it, ``:``, the number of the line, ``: `` a
 is a line as in a listing. A line that starts with ``[`` is about the page. The order is that of the paths' code points,
 then of the lines.
 
-A regular expression that takes exponential time, such as ``(a+)+$``, is a known limit: `re` cannot be interrupted and
-holds the interpreter while it works on a line, so the whole program waits for it.
+A regular expression that takes long, such as ``(a+)+$``, is ended after some seconds, and delays nobody else (see
+`_matcher`).
 """
 
 import re
@@ -25,12 +25,16 @@ from creche.errors import ToolFailed
 from .._paths import quoted, reason
 from ._folder import Workspace
 from ._glob import fits
+from ._matcher import Matcher, open_matcher
 from ._page import continuation, page_size
 from ._text import batches, is_binary, open_regular
 from ._walk import Found, walk
 
 WIDTH = 300
 """Characters of a line that are shown."""
+
+LONGEST_PATTERN = 1000
+"""Characters of a pattern: `re` takes long to read one with thousands of classes, too."""
 
 
 @frozen
@@ -75,7 +79,7 @@ def grep_lines(
       after: ``path:line`` of the last line of the page before.
 
     Raises:
-      ToolFailed: no such path, or an argument that makes no sense.
+      ToolFailed: no such path, an argument that makes no sense, or a pattern that takes too long.
     """
     limit = page_size(limit)
     regex = _compiled(pattern, ignore_case=ignore_case)
@@ -84,14 +88,16 @@ def grep_lines(
         raise ToolFailed(f"{place.name} is not a regular file, and only those are opened")
     begin = _position(workspace, after)
     found = walk(workspace, place, since=begin[0])
-    hits = (
-        hit
-        for entry in found
-        if entry.trouble or fits(entry.path, glob)
-        for hit in _hits(workspace, entry, regex)
-        if (hit.path, hit.line) > begin
-    )
-    return _page(hits, limit) or ("[no more matches]" if after else "[no matches]")
+    with open_matcher(regex, workspace.check_cancelled) as matcher:
+        hits = (
+            hit
+            for entry in found
+            if entry.trouble or fits(entry.path, glob)
+            for hit in _hits(workspace, entry, matcher)
+            if (hit.path, hit.line) > begin
+        )
+        page = _page(hits, limit)
+    return page or ("[no more matches]" if after else "[no matches]")
 
 
 def _page(hits: Iterator[Hit], limit: int) -> str:
@@ -105,6 +111,10 @@ def _page(hits: Iterator[Hit], limit: int) -> str:
 
 
 def _compiled(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
+    if len(pattern) > LONGEST_PATTERN:
+        raise ToolFailed(
+            f"the pattern cannot be used: it has {len(pattern)} characters, {LONGEST_PATTERN} are the most"
+        )
     try:
         return re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     except re.error as error:
@@ -125,7 +135,7 @@ def _position(workspace: Workspace, after: str) -> tuple[str, int]:
     return workspace.decoded(path), int(line)
 
 
-def _hits(workspace: Workspace, entry: Found, regex: re.Pattern[str]) -> Iterator[Hit]:
+def _hits(workspace: Workspace, entry: Found, matcher: Matcher) -> Iterator[Hit]:
     if entry.trouble:
         yield Hit(entry.path, line=0, text=entry.trouble)
     if entry.is_folder:
@@ -139,9 +149,8 @@ def _hits(workspace: Workspace, entry: Found, regex: re.Pattern[str]) -> Iterato
                 return
             first = 1
             for batch in batches(file, workspace.check_cancelled):
-                for number, text in enumerate(batch, first):
-                    if match := regex.search(text):
-                        yield Hit(entry.path, line=number, text=_excerpt(text, match.start()))
+                for index, start in matcher.find(batch, entry.path):
+                    yield Hit(entry.path, line=first + index, text=_excerpt(batch[index], start))
                 first += len(batch)
     except (FileNotFoundError, NotADirectoryError):
         return

@@ -39,7 +39,8 @@ def files(root: str | os.PathLike[str] = ".", *, write: bool = False) -> Plugin:
     that ``read`` and ``grep`` can look into; see `creche.tools.ResultFolder`.
 
     The four run in threads and may overlap. Cancelling one ends it at the next file or chunk of a file; it has
-    nothing to take back.
+    nothing to take back. What ``grep`` may take long to search for is searched by a process of its own, which ends with
+    the call, and after ten seconds with a chunk of a file: no pattern holds up anything else.
 
     ``write`` and ``edit`` replace a file in one step. Cancelled at any moment, they leave the old file or the new one,
     whole, and no other. Two agents that change one file at once both have their edits in it, or one is told to read
@@ -158,7 +159,7 @@ def _grep(workspace: Workspace, results: Results) -> Tool:
         One line a match: the path as a JSON string, then `:LINE: ` and the text, cut to 300 characters. A last line in
         brackets says how many more there are. Binary files and the folders that a recursive list leaves out are not
         searched; of a line longer than 8 MiB the beginning is. Avoid expressions with nested repetition, such as (a+)+:
-        they can take forever and cannot be interrupted.
+        they take too long, and are ended after some seconds.
 
         Args:
           pattern: A regular expression in Python's syntax, searched in each line by itself.
