@@ -109,7 +109,7 @@ class Turn:
     def note(self, said: AssistantSaid) -> None:
         """Note an answer."""
         self.message, self.finish = said.message, said.finish
-        self.usage += said.usage
+        self.usage = said.usage if self.usage is NO_USAGE else self.usage + said.usage
         if said.finish == "max-tokens":
             self.is_truncated = True
 

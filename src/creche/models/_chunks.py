@@ -25,7 +25,7 @@ from ._request import Usage
 FinishReason = Literal["stop", "tool-calls", "max-tokens", "refusal"]
 """Why an answer ended."""
 
-_ONE_REQUEST = Usage(1)
+ONE_REQUEST = Usage(1)
 
 CUT_OFF: tuple[FinishReason, ...] = ("max-tokens", "refusal")
 RunKind = Literal["text", "reasoning", "tool-call"]
@@ -205,7 +205,7 @@ class Assembler:
     """Every delta so far."""
     finished: Finished | None = attrs.field(default=None, init=False)
     """How it ended, once it has."""
-    usage: Usage = attrs.field(default=_ONE_REQUEST, init=False)
+    usage: Usage = attrs.field(default=ONE_REQUEST, init=False)
     """What it costs, as far as the provider has said."""
     _taken: Collection[str] = attrs.field(default=(), alias="taken", kw_only=True)
     _parts: list[_Stretch | _OpenCall] = attrs.field(factory=list[_Stretch | _OpenCall], init=False)

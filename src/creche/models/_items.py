@@ -11,7 +11,7 @@ import trio
 from creche._util import canonical_json
 from creche.errors import ModelError
 
-from ._chunks import Chunk, Finished, FinishReason, TextDelta, ToolCallDelta
+from ._chunks import ONE_REQUEST, Chunk, Finished, FinishReason, TextDelta, ToolCallDelta
 from ._failures import model_error
 from ._request import ModelRequest, Usage
 
@@ -175,7 +175,7 @@ class Answer:
 
     def _stream_of(self, items: tuple[Item, ...]) -> list[Chunk]:
         chunks: list[Chunk] = []
-        usage = Usage(1)
+        usage = ONE_REQUEST
         finish: FinishReason | None = None
         calls = 0
         for item in items:

@@ -18,8 +18,6 @@ from creche.messages import Message, ToolMessage
 from creche.models import Usage
 
 from ._facts import (
-    AssistantSaid,
-    AttemptFailed,
     Fact,
     HeaderWritten,
     Record,
@@ -27,7 +25,6 @@ from ._facts import (
     SessionForked,
     SessionHeader,
     ToolReturned,
-    UserSaid,
 )
 from ._order import IN_A_TURN, KINDS, Kind, Phase
 from ._rules import RULES, Rule
@@ -239,7 +236,7 @@ class SessionLog:
             unchanged.
         """
         rule, shadowed = self._admit(fact, replace)
-        record = self._draft(rule.kind, fact, shadowed, time.time())
+        record = self._draft(rule, fact, shadowed, time.time())
         self._enter(rule, record, shadowed)
         if self._write is not None:
             self._write(self.header.id, record)
@@ -286,7 +283,7 @@ class SessionLog:
         """
         replace = (record.shadows[0], record.shadows[-1]) if record.shadows else None
         rule, shadowed = self._admit(record.data, replace)
-        draft = self._draft(rule.kind, record.data, shadowed, record.time)
+        draft = self._draft(rule, record.data, shadowed, record.time)
         wrong = [
             f"{name} is {getattr(record, name)!r}, expected {getattr(draft, name)!r}"
             for name in ("seq", "kind", "turn", "step", "shadows")
@@ -309,24 +306,24 @@ class SessionLog:
             )
         if replace is not None:
             return rule, self._check_replace(rule.kind, fact, replace)
-        if self._phase not in rule.kind.where:
+        if self._phase not in rule.where:
             raise IllegalRecordError(self._misplaced(rule.kind))
         if rule.check is not None:
             rule.check(self, fact)
         return rule, ()
 
-    def _draft(self, kind: Kind, fact: Fact, shadowed: tuple[Record, ...], when: float) -> Record:
+    def _draft(self, rule: Rule, fact: Fact, shadowed: tuple[Record, ...], when: float) -> Record:
         phase = self._phase
         turn, step = self._turn, self._step
         if phase == "idle":
-            turn, step = (turn + 1 if kind.then == "turn" else 0), 0
+            turn, step = (turn + 1 if rule.then == "turn" else 0), 0
         elif phase == "turn":
-            step = step + 1 if kind.then == "step" else 0
+            step = step + 1 if rule.then == "step" else 0
         records = self._records
         return Record(
             # `len(records)`, without the call: this and the like are a fifth of what a record costs.
             records._shared + len(records._own),
-            kind=kind.name,
+            kind=rule.kind.name,
             data=fact,
             turn=turn,
             step=step,
@@ -335,28 +332,18 @@ class SessionLog:
         )
 
     def _enter(self, rule: Rule, record: Record, shadowed: tuple[Record, ...]) -> None:
-        kind, data = rule.kind, record.data
-        # Whatever could raise is worked out before anything changes.
-        usage = self.usage
-        if not shadowed and (type(data) is AssistantSaid or type(data) is AttemptFailed):
-            usage = usage + data.usage
-        snapshot = self._snapshot
-        if shadowed or type(data) is UserSaid:
-            snapshot = snapshot.after(record)
         self._records._own.append(record)
-        self._snapshot, self.usage = snapshot, usage
-        if kind.surface:
-            if shadowed:
-                self._surface.replace(record, shadowed)
-            else:
-                self._surface.append(record)
         if shadowed:
             # It stands for what it replaced, in an earlier step as like as not, and says nothing about this one.
+            self._snapshot = self._snapshot.after(record)
+            self._surface.replace(record, shadowed)
             return
+        if rule.surface:
+            self._surface.append(record)
         if rule.follow is not None:
-            rule.follow(self, record, data)
-        if kind.then is not None:
-            self._phase = kind.then
+            rule.follow(self, record, record.data)
+        if rule.then is not None:
+            self._phase = rule.then
 
     def _check_replace(self, kind: Kind, fact: Fact, replace: tuple[int, int]) -> tuple[Record, ...]:
         if not kind.surface:

@@ -17,6 +17,7 @@ from ._facts import (
     ApprovalDecided,
     ApprovalRequested,
     AssistantSaid,
+    AttemptFailed,
     CodeCalled,
     CodeReturned,
     HeaderWritten,
@@ -29,8 +30,9 @@ from ._facts import (
     ToolReturned,
     TurnEnded,
     TurnStarted,
+    UserSaid,
 )
-from ._order import KIND_OF, Kind
+from ._order import KIND_OF, Kind, Phase
 from ._state import Settled
 
 if TYPE_CHECKING:
@@ -153,7 +155,16 @@ def _step_started(log: "SessionLog", record: Record, fact: StepStarted) -> None:
     log._step = record.step
 
 
+def _user_said(log: "SessionLog", record: Record, fact: UserSaid) -> None:
+    log._snapshot = log._snapshot.after(record)
+
+
+def _attempt_failed(log: "SessionLog", record: Record, fact: AttemptFailed) -> None:
+    log.usage += fact.usage
+
+
 def _answered(log: "SessionLog", record: Record, fact: AssistantSaid) -> None:
+    log.usage += fact.usage
     log._pending = dict.fromkeys(_call_ids(fact), False)
     for call_id in log._pending:
         log._call_ids.add(call_id)
@@ -197,6 +208,8 @@ _FOLLOW_UPS: Mapping[type, Callable[["SessionLog", Record, Any], None]] = {
     TurnStarted: _turn_started,
     TurnEnded: _turn_ended,
     StepStarted: _step_started,
+    UserSaid: _user_said,
+    AttemptFailed: _attempt_failed,
     AssistantSaid: _answered,
     ToolCalled: _called,
     ToolReturned: _returned,
@@ -214,11 +227,26 @@ class Rule:
     """All that the log has to know of one kind, in one place so that appending looks it up once."""
 
     kind: Kind
-    """Its row in the table."""
+    """Its row in the table. What each append asks of it stands here once more, without a step in between."""
+    where: frozenset[Phase] = attrs.field(init=False)
+    then: Phase | None = attrs.field(init=False)
+    surface: bool = attrs.field(init=False)
     check: "Callable[[SessionLog, Any], None] | None" = attrs.field(kw_only=True)
     """Raises `IllegalRecordError` if the fact cannot stand here although its kind can."""
     follow: "Callable[[SessionLog, Record, Any], None] | None" = attrs.field(kw_only=True)
     """Notes what later records and readers need to know of it."""
+
+    @where.default
+    def _where(self) -> frozenset[Phase]:
+        return self.kind.where
+
+    @then.default
+    def _then(self) -> Phase | None:
+        return self.kind.then
+
+    @surface.default
+    def _surface(self) -> bool:
+        return self.kind.surface
 
 
 RULES: dict[type, Rule] = {
