@@ -228,28 +228,24 @@ class Rule:
 
     kind: Kind
     """Its row in the table. What each append asks of it stands here once more, without a step in between."""
-    where: frozenset[Phase] = attrs.field(init=False)
-    then: Phase | None = attrs.field(init=False)
-    surface: bool = attrs.field(init=False)
+    where: frozenset[Phase] = attrs.field(kw_only=True)
+    then: Phase | None = attrs.field(kw_only=True)
+    surface: bool = attrs.field(kw_only=True)
     check: "Callable[[SessionLog, Any], None] | None" = attrs.field(kw_only=True)
     """Raises `IllegalRecordError` if the fact cannot stand here although its kind can."""
     follow: "Callable[[SessionLog, Record, Any], None] | None" = attrs.field(kw_only=True)
     """Notes what later records and readers need to know of it."""
 
-    @where.default
-    def _where(self) -> frozenset[Phase]:
-        return self.kind.where
-
-    @then.default
-    def _then(self) -> Phase | None:
-        return self.kind.then
-
-    @surface.default
-    def _surface(self) -> bool:
-        return self.kind.surface
-
 
 RULES: dict[type, Rule] = {
-    fact: Rule(kind, check=_CHECKS.get(fact), follow=_FOLLOW_UPS.get(fact)) for fact, kind in KIND_OF.items()
+    fact: Rule(
+        kind,
+        where=kind.where,
+        then=kind.then,
+        surface=kind.surface,
+        check=_CHECKS.get(fact),
+        follow=_FOLLOW_UPS.get(fact),
+    )
+    for fact, kind in KIND_OF.items()
 }
 """Every rule by the class of its fact."""
