@@ -176,7 +176,7 @@ class _Stdin:
         self.is_terminal = stdin is not None and stdin.isatty()
         """Whether somebody types."""
         self._file = None if stdin is None else stdin.fileno()
-        self._read = b""
+        self._read = bytearray()
 
     async def line(self) -> bytes | None:
         """Wait for a line; ``None`` when there are no more.
@@ -184,7 +184,9 @@ class _Stdin:
         Raises:
           WrongUsage: It cannot be read.
         """
-        while self._file is not None and b"\n" not in self._read:
+        searched = 0  # a line may have many millions of characters
+        while self._file is not None and self._read.find(b"\n", searched) < 0:
+            searched = len(self._read)
             with suppress(OSError):  # a file has always something, and nobody can wait for that
                 await trio.lowlevel.wait_readable(self._file)
             try:
@@ -197,4 +199,4 @@ class _Stdin:
         if not self._read:
             return None
         line, _, self._read = self._read.partition(b"\n")
-        return line
+        return bytes(line)
