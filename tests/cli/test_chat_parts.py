@@ -118,6 +118,17 @@ def test_a_history_that_others_could_read_is_its_owners_alone_from_then_on(tmp_p
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_line_that_the_editor_would_take_seconds_over_is_not_kept(tmp_path, monkeypatch):
+    file = tmp_path / "chat-history"
+    before = open_history(file, pytest.fail)
+    before.append_string("xxxx")
+    monkeypatch.setattr(_history, "LONGEST", 3)
+    history = open_history(file, pytest.fail)
+    for line in ("one", "three"):
+        history.append_string(line)
+    assert (history.get_strings(), list(history.load_history_strings())) == (["one"], ["one"])
+
+
 def test_of_a_long_history_the_newest_lines_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(_history, "MOST_LINES", 2)
     history = open_history(tmp_path / "chat-history", pytest.fail)

@@ -11,6 +11,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 MOST_LINES = 2000
 """How many lines a chat begins with, the newest."""
+LONGEST = 100_000
+"""Characters of a line that is kept; over much longer ones the editor takes seconds."""
 
 
 def open_history(file: Path, complain: Callable[[str], None]) -> History:
@@ -45,10 +47,15 @@ class _KeptHistory(FileHistory):
 
     def load_history_strings(self) -> Iterable[str]:
         try:
-            return list(islice(super().load_history_strings(), MOST_LINES))
+            lines = (line for line in super().load_history_strings() if len(line) <= LONGEST)
+            return list(islice(lines, MOST_LINES))
         except OSError as error:
             self._tell(error)
             return []
+
+    def append_string(self, string: str) -> None:
+        if len(string) <= LONGEST:
+            super().append_string(string)
 
     def store_string(self, string: str) -> None:
         try:
