@@ -201,7 +201,7 @@ class ModelRequest:
 
     def canonical_bytes(self) -> bytes:
         """Return the canonical lines as UTF-8, each ended by a newline."""
-        return "".join([line + "\n" for line in self.canonical_lines()]).encode()
+        return "\n".join([*self.canonical_lines(), ""]).encode()
 
 
 @attrs.frozen
