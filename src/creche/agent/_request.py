@@ -8,6 +8,7 @@ Rule 3: nothing of a request is in the log before its call is prepared, and noth
 cancelled by then. From an answer with calls to their results there is no await outside of `run_calls`.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -221,11 +222,12 @@ class _Attempt:
     request: ModelRequest
     number: int
 
-    async def run(self) -> AssistantSaid:
+    def run(self) -> Awaitable[AssistantSaid]:
         """Stream one answer. What does not come to its end is logged before it is raised."""
         limiter = self.model.limiter
-        if limiter is None:
-            return await self._stream()
+        return self._stream() if limiter is None else self._stream_within(limiter)
+
+    async def _stream_within(self, limiter: trio.CapacityLimiter) -> AssistantSaid:
         agent, has_to_wait = self.agent, limiter.available_tokens < 1
         if has_to_wait:
             agent.registry.emit(LimiterWaited(agent.path, limit=limiter.total_tokens), at=agent.scope)

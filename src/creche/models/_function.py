@@ -70,5 +70,5 @@ class FunctionModel:
         """Open the answer; the function is called on entering, after one checkpoint."""
         return Answer(request, self._items, self.provider)
 
-    async def _items(self, request: ModelRequest) -> tuple[Item, ...]:
-        return await ask(self._function, request, self._who)
+    def _items(self, request: ModelRequest) -> Awaitable[tuple[Item, ...]]:
+        return ask(self._function, request, self._who)
