@@ -25,7 +25,7 @@ COLUMNS, LINES = 84, 40
 PROMPT = "\x1b[2m$\x1b[0m \x1b[1mcreche demo .\x1b[0m"
 
 FILES = {
-    "README.md": "# Teashop\n\nSells tea.\n\nTODO: say where\n" + "About tea.\n" * 40,
+    "README.md": "# Teashop\n\nSells tea.\n\n- TODO: say where\n" + "About tea.\n" * 40,
     "pyproject.toml": '[project]\nname = "teashop"\n',
     "src/teashop/app.py": "# The app\n" * 180 + "    # TODO: ask for the milk first\n" + "# More of it\n" * 60,
     "src/teashop/orders.py": "# Orders\n" * 310,

@@ -170,9 +170,9 @@ def test_odd_names_and_contents_do_not_confuse_it(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "line\nbreak.py").write_text("# TODO one\n", encoding="utf-8")
-    (folder / '"quoted" {{name}}.py').write_text("TODO two", encoding="utf-8")
+    (folder / '"quoted" {{name}}.py').write_text("// TODO two", encoding="utf-8")
     with open(os.fsencode(folder) + b"/caf\xe9.txt", "wb") as file:
-        file.write(b"TODO \xff three\n")
+        file.write(b"- TODO \xff three\n")
     (folder / "loop").symlink_to(folder)
     os.mkfifo(folder / "pipe")
     done = creche("demo", folder, state=tmp_path / "state")

@@ -157,6 +157,8 @@ def test_the_first_twenty_todo_lines_are_named_and_the_rest_is_counted():
         "  a:1: # TODO 1 [31m",
         "  and 15 more",
     )
+    long = Match("a", line=1, text=f"# TODO {'x' * 300}")
+    assert summarise_todos([long]).split("\n")[1] == f"  a:1: # TODO {'x' * 90}..."
     assert summarise_todos([Match("\udcff", line=3, text="TODO")]) == '1 TODO line:\n  "\\udcff":3: TODO'
     assert summarise_todos([Match("a", line=3, text="TODO")], more=0) == "1 TODO line:\n  a:3: TODO"
 
@@ -183,7 +185,7 @@ NAMES = st.sampled_from(
 )
 CONTENTS = st.one_of(
     st.binary(max_size=40),
-    st.lists(st.sampled_from(["TODO", "x TODO y", "TODOS", "", "caf\xe9", "x\r"]), max_size=8).map(
+    st.lists(st.sampled_from(["# TODO", "x // TODO y", "TODO", "# TODOS", "", "caf\xe9", "x\r"]), max_size=8).map(
         lambda lines: "\n".join(lines).encode("latin-1")
     ),
 )
@@ -243,7 +245,7 @@ def test_a_summary_has_the_numbers_of_a_naive_walk(tree):
         (path, number)
         for path in sorted(texts)
         for number, line in enumerate(texts[path].decode("utf-8", "replace").split("\n"), 1)
-        if re.search(r"\bTODO\b", line)
+        if re.search(r"(#|/|\*|-) TODO\b", line)
     ]
     assert [entry.path for entry in entries] == sorted(contents)
     assert {entry.path: entry.size for entry in entries if entry.kind == "file"} == {

@@ -11,18 +11,20 @@ from pathlib import PurePosixPath
 
 from attrs import field, frozen
 
-from ._text import counted
+from ._text import counted, shortened
 
 MOST_KINDS = 12
 MOST_LONGEST = 5
 MOST_TODOS = 20
+LONGEST_TODO = 100
+"""Characters of a line that are shown."""
 UNITS = ("B", "kB", "MB", "GB", "TB")
 KILO = 1000
 WHOLE_FROM = 10
 """From here on a size is said without a decimal."""
 
-TODO = r"\bTODO\b"
-"""What a TODO line has in it, for ``grep``."""
+TODO = r"[#/*-] TODO\b"
+"""What a TODO line has in it, for ``grep``: a comment, or an item of a list, that begins with the word."""
 
 
 @frozen
@@ -211,5 +213,5 @@ def _printed(path: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Give a line without its indentation, and without what a terminal would obey."""
-    return "".join(char if char.isprintable() else " " for char in text.strip())
+    """Give a line without its indentation, and without what a terminal would obey; of a long one the beginning."""
+    return shortened("".join(char if char.isprintable() else " " for char in text), LONGEST_TODO)

@@ -95,7 +95,7 @@ class SessionLog:
         self._inner: dict[str, str] = {}
         self._asked: dict[str, tuple[str, str]] = {}
         # What was allowed for longer than once. A fork begins with nothing: the agent is another one.
-        self._allowed: set[tuple[str, str]] = set()
+        self._allowed: frozenset[tuple[str, str]] = frozenset()
         self._begin_at(None)
 
     def _begin_at(self, settled: Settled | None) -> None:

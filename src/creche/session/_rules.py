@@ -193,7 +193,7 @@ def _requested(log: "SessionLog", record: Record, fact: ApprovalRequested) -> No
 def _decided(log: "SessionLog", record: Record, fact: ApprovalDecided) -> None:
     del log._asked[fact.call_id]
     if fact.decision == "allowed" and fact.lasting != "once":
-        log._allowed.add((fact.tool, fact.subject))
+        log._allowed |= {(fact.tool, fact.subject)}
 
 
 def _header_written(log: "SessionLog", record: Record, fact: HeaderWritten) -> None:
