@@ -31,17 +31,12 @@ def render_prompt(assembly: PromptAssembly) -> str:
       PromptError: A reference in a section is malformed, illegal, unknown or without a value.
     """
     variables = assembly.variables
-    values = _values(variables)
     return _SEPARATOR.join(
         [
             text
             for piece in assembly.sections
             # Most sections have no reference and are ASCII: there are many, and a call for each is half the work.
-            if (
-                text := piece.text
-                if "{{" not in piece.text and piece.text.isascii()
-                else _fill(piece, values, variables)
-            )
+            if (text := piece.text if "{{" not in piece.text and piece.text.isascii() else _fill(piece, variables))
         ]
     )
 
@@ -53,12 +48,11 @@ def render_context_sections(assembly: PromptAssembly) -> tuple[Piece, ...]:
       PromptError: A reference in a context is malformed, illegal, unknown or without a value.
     """
     variables = assembly.variables
-    values = _values(variables)
     return tuple(
         [
             piece if text is piece.text else Piece(piece.origin, text)
             for piece in assembly.contexts
-            if (text := _fill(piece, values, variables))
+            if (text := _fill(piece, variables))
         ]
     )
 
@@ -69,21 +63,17 @@ def join_context_sections(pieces: Iterable[Piece]) -> str:
     return _SEPARATOR.join([CONTEXT_LEAD, *texts]) if texts else ""
 
 
-def _values(variables: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if value is not None}
-
-
-def _fill(piece: Piece, values: dict[str, str], variables: Mapping[str, str | None]) -> str:
+def _fill(piece: Piece, variables: Mapping[str, str | None]) -> str:
     """Return the text of a piece with variables put in, as valid Unicode: what is logged of it is compared with it."""
     text = piece.text
     if "{{" in text and piece.origin.interpolate:
         template = _parse_once(text) if len(text) <= _KEPT_LENGTH else _parse(text)
         pieces = template.pieces.copy()
-        try:
-            for at, name in template.slots:
-                pieces[at] = values[name]
-        except KeyError:
-            raise _without_value(template, piece.origin, variables) from None
+        for at, name in template.slots:
+            value = variables.get(name)
+            if value is None:
+                raise _without_value(template, piece.origin, variables)
+            pieces[at] = value
         text = "".join(pieces)
     return text if text.isascii() else clean_text(text)
 
