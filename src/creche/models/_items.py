@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self, cast
+from typing import Self, TypeGuard, cast
 
 import attrs
 import trio
@@ -109,7 +109,7 @@ def as_items(answer: object, who: str) -> tuple[Item, ...]:
     """
     if isinstance(answer, _ITEMS):
         return (answer,)
-    if not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
+    if type(answer) is not list and (not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping))):
         raise TypeError(f"{who} gave {answer!r}; expected say(...), call(...), fail(...) or a list of them")
     given = tuple(cast("Iterable[object]", answer))
     items = tuple([item for item in given if isinstance(item, _ITEMS)])
@@ -129,9 +129,12 @@ async def ask(function: Callable[[ModelRequest], object], request: ModelRequest,
       TypeError: It is neither an item nor a list of them.
     """
     answer = function(request)
-    if inspect.isawaitable(answer):
-        answer = await answer
-    return as_items(answer, who)
+    return as_items(await answer if _has_to_be_awaited(answer) else answer, who)
+
+
+def _has_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
+    # A list is what most give, and asking an abstract class takes long.
+    return type(answer) is not list and inspect.isawaitable(answer)
 
 
 class Answer:
