@@ -6,6 +6,7 @@ import json
 import attrs
 import pytest
 
+from creche.errors import ConfigError
 from creche.messages import (
     AssistantMessage,
     DeveloperMessage,
@@ -18,7 +19,7 @@ from creche.messages import (
     ToolSchema,
     UserMessage,
 )
-from creche.models import ModelOptions, RequestHead, Settings, StreamRun
+from creche.models import ModelOptions, RequestHead, Settings, StreamRun, check_model_given
 
 TEXT = 'say "hé\n\u2028\x00😀\\'
 
@@ -263,6 +264,19 @@ def test_parameters_that_are_no_object_are_refused(parameters, message):
 def test_what_json_has_no_word_for_is_refused(parameters):
     with pytest.raises(ValueError, match=r"^.{1,220} is not a JSON Schema: "):
         ToolSchema("a", description="", parameters=parameters)
+
+
+class Mute:
+    def __repr__(self):
+        raise KeyError("mine")
+
+
+@pytest.mark.parametrize("given", [Mute(), 10**5000], ids=["mute", "long"])
+def test_what_cannot_be_shown_is_refused_in_the_same_words(given):
+    with pytest.raises(ValueError, match=f"^<{type(given).__name__}, which cannot be shown> is not a JSON Schema: "):
+        ToolSchema("a", description="", parameters=given)
+    with pytest.raises(ConfigError, match=f"not <{type(given).__name__}, which cannot be shown>$"):
+        check_model_given(given, "model")
 
 
 def test_parameters_that_contain_themselves_are_refused():

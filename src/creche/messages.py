@@ -28,6 +28,7 @@ from creche._util import (
     is_none_or,
     is_text,
     is_tuple_of,
+    shown,
 )
 
 __all__ = [
@@ -77,7 +78,7 @@ def _image_data(data: str | bytes) -> str:
     if isinstance(data, bytes):
         return base64.b64encode(data).decode()
     if not isinstance(cast("object", data), str):
-        raise TypeError(f"ImagePart.data is bytes, or their base64, not {data!r:.200}")
+        raise TypeError(f"ImagePart.data is bytes, or their base64, not {shown(data)}")
     text = clean_text(data)
     try:
         binascii.a2b_base64(text, strict_mode=True)
@@ -320,14 +321,10 @@ def schema_text(parameters: str | Mapping[str, object]) -> str:
         if clean_text(text) is not text:
             text = canonical_json(json.loads(clean_text(text)))  # two keys may have become one
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{_shown(parameters)} is not a JSON Schema: {error}") from error
+        raise ValueError(f"{shown(parameters)} is not a JSON Schema: {error}") from error
     if not text.startswith("{"):
-        raise ValueError(f"{_shown(parameters)} is not the JSON Schema of an object; give a dict, or its JSON text")
+        raise ValueError(f"{shown(parameters)} is not the JSON Schema of an object; give a dict, or its JSON text")
     return text
-
-
-def _shown(parameters: object) -> str:
-    return f"{parameters!r:.200}"
 
 
 @attrs.frozen

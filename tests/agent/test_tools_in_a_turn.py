@@ -154,6 +154,44 @@ async def test_a_call_that_only_those_hold_up_that_wait_for_it_fails(lead, at_on
     assert len(opened.agents) == 1 + 2 * at_once
 
 
+@pytest.mark.parametrize(("names", "at_once"), [(["study", "study"], 2), (["study", "check"], 1)])
+async def test_calls_that_hold_each_other_up_are_a_circle_too(lead, names, at_once):
+    """Rule: a place is lost as well to one whose own call waits for a place. The last that would wait fails."""
+    begun, together = [], trio.Event()
+
+    async def have_done(context: ToolContext, task: str) -> str:
+        if "/" in context.agent.path:
+            return "done"
+        begun.append(task)
+        if len(begun) == 2:
+            together.set()
+        await together.wait()
+        return (await spawn(context.agent, task)).text
+
+    @tool(at_once=at_once, parallel=True)
+    async def study(context: ToolContext) -> str:
+        """Have a subagent do the other task."""
+        return await have_done(context, names[1])
+
+    @tool(at_once=at_once, parallel=True)
+    async def check(context: ToolContext) -> str:
+        """Have a subagent do the other task."""
+        return await have_done(context, names[0])
+
+    def answer(request):
+        if request.last_tool_text:
+            return [say(request.last_tool_text)]
+        return [call(name) for name in names] if "/" not in request.agent_path else [call(request.last_user_text)]
+
+    async with lead(answer, tools=[study, check]) as opened:
+        with trio.fail_after(5):
+            await opened.agent.ask("go")
+        said = [record.data.message.text for record in opened.agent.session.records("tool/result")]
+    failed, done = sorted(said)
+    assert done == "done"
+    assert f"runs {at_once} at once at most, and the calls that run wait for this one" in failed
+
+
 async def test_an_agent_that_is_started_meanwhile_waits_for_its_turn(lead):
     """Rule: nobody waits for it, so it can wait for the call that has started it."""
     started = []

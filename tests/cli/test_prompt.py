@@ -768,6 +768,11 @@ def replacing():
 def everything():
     os.closerange(1, 200)
     return P
+
+def all_but_stderr():
+    os.close(1)
+    os.closerange(3, 200)
+    return P
 """
 
 
@@ -782,6 +787,8 @@ def test_streams_that_users_code_has_closed_or_replaced_can_be_written_to(proces
 def test_where_users_code_closes_all_there_is_there_is_no_result(process, folder):
     (folder / "more.py").write_text(CLOSING, encoding="utf-8")
     assert process(*CRECHE, "--preset", "more:everything", "--text") == (1, "", "")
+    code, told, problem = process(*CRECHE, "--preset", "more:all_but_stderr", "--text")
+    assert (code, told, problem) == (1, "", "creche: no result: Bad file descriptor\n")
 
 
 @pytest.mark.parametrize(("closed", "told"), [(2, ""), (0, f"the module is imported\n{ALONE}")])

@@ -6,6 +6,7 @@ import contextvars
 import threading
 from functools import partial
 
+import outcome
 import pytest
 import trio
 
@@ -42,6 +43,26 @@ def test_trio_runs_in_a_thread_of_its_own_and_asyncio_goes_on(under_asyncio, por
             with pytest.raises(asyncio.CancelledError):
                 await waits
         assert not portal_threads()
+
+    under_asyncio(main)
+
+
+def test_a_cancellation_that_was_kept_is_an_error_of_the_call(under_asyncio):
+    """Rule: it says so, and not that the portal was closed; other calls go on."""
+
+    async def keep():
+        with trio.CancelScope() as cancel_scope:
+            cancel_scope.cancel()
+            kept = await outcome.acapture(trio.lowlevel.checkpoint)
+        kept.unwrap()
+
+    async def main():
+        async with open_portal() as portal:
+            with pytest.raises(
+                RuntimeError, match=r"keep raised a trio.Cancelled that it had kept, and nothing cancels it now$"
+            ):
+                await portal.run(keep)
+            assert await portal.run(double, 4) == 8
 
     under_asyncio(main)
 

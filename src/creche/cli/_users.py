@@ -135,7 +135,8 @@ def _turn_back(kept: int) -> None:
         os.dup2(kept, 1)
         os.close(kept)
     except OSError:  # the block has closed all there is; that there is no result is said when it is written
-        os.close(1)
+        with suppress(OSError):  # this one, too
+            os.close(1)
 
 
 def _turn_stdout_away() -> None:

@@ -9,7 +9,18 @@ from typing import Literal, Protocol, runtime_checkable
 import attrs
 import trio
 
-from creche._util import clean_all, is_a, is_bool, is_count, is_duration, is_none_or, is_one_of, is_tuple_of, is_whole
+from creche._util import (
+    clean_all,
+    is_a,
+    is_bool,
+    is_count,
+    is_duration,
+    is_none_or,
+    is_one_of,
+    is_tuple_of,
+    is_whole,
+    shown,
+)
 from creche.errors import ConfigError, ModelError
 
 from ._chunks import Chunk
@@ -142,4 +153,4 @@ def check_model_given(given: object, where: str) -> None:
       ConfigError: It is neither; the sentence says what to give.
     """
     if given is not None and not isinstance(given, str) and not hasattr(given, "stream"):
-        raise ConfigError([(where, f"an adapter or 'provider:model', not {given!r:.200}")])
+        raise ConfigError([(where, f"an adapter or 'provider:model', not {shown(given)}")])

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar, cast
 import outcome
 import trio
 
+from creche._util import is_cancelled
 from creche.errors import PortalError
 
 from ._wakeups import Wakeups
@@ -46,6 +47,9 @@ class Call(Generic[T]):
             raised = _without_cancellation(error)
             if raised is not None:
                 result = outcome.Error(raised)
+            elif not is_cancelled():
+                stray = f"{self.name} raised a trio.Cancelled that it had kept, and nothing cancels it now"
+                result = outcome.Error(RuntimeError(stray).with_traceback(error.__traceback__))
         self.wakeups.tell(self._settle, result)
 
     def cancel(self) -> None:

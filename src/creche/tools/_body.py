@@ -9,7 +9,8 @@ Rule 3: what a body raises is its outcome. Cancellation alone passes through, an
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import cast
 from weakref import WeakKeyDictionary
@@ -24,12 +25,13 @@ from creche.errors import (
     InvalidArgumentsError,
     LimitReachedError,
     NotRegisteredError,
+    ToolFailed,
     ToolRetry,
 )
 from creche.messages import ImagePart, Part, TextPart
 from creche.scope import Owner, Registry, ScopeKey
 
-from ._context import ToolContext, begin_body, body_limit, calling, holding, places_above
+from ._context import ToolContext, begin_body, body_limit, calling, holding, holding_up, never_free, places_above
 from ._result import result_text
 from ._stages import Execution, ToolOutcome, failure, said_until_then
 from ._tool import Tool, ToolThreads
@@ -62,18 +64,8 @@ async def run_body(
         limiter = tool.limiter
         if limiter is None:
             return await _run_limited(registry, scope, execution, arguments)
-        if places_above(context, limiter) >= limiter.total_tokens:
-            return failure(
-                "failed",
-                f"tool {tool.name!r} runs {tool.at_once} at once at most, and the calls that run wait for this one, "
-                "which would wait for them; do without it here",
-            )
-        await limiter.acquire_on_behalf_of(context)
-        try:
-            with holding(context, limiter):
-                return await _run_limited(registry, scope, execution, arguments)
-        finally:
-            limiter.release_on_behalf_of(context)
+        async with _place(tool, context, limiter):
+            return await _run_limited(registry, scope, execution, arguments)
     except _Refused as refused:
         return failure("unknown-tool", str(refused))
     except Exception as error:  # noqa: BLE001 - what it raises is its outcome
@@ -88,6 +80,26 @@ async def run_body(
             raise
         logger.info("tool %r was cancelled and raised", tool.name, exc_info=group)
         raise cancelled from None
+
+
+@asynccontextmanager
+async def _place(tool: Tool, context: ToolContext, limiter: trio.CapacityLimiter) -> AsyncIterator[None]:
+    """Wait for a place among the bodies of a tool, and keep it for the length of the block.
+
+    Raises:
+      ToolFailed: None would ever be free.
+    """
+    with holding_up(context, limiter):
+        if never_free(limiter):
+            raise ToolFailed(
+                f"tool {tool.name!r} runs {tool.at_once} at once at most, and the calls that run wait for this one, "
+                "which would wait for them; do without it here"
+            )
+        await limiter.acquire_on_behalf_of(context)
+    try:
+        yield
+    finally:
+        limiter.release_on_behalf_of(context)
 
 
 async def _run_limited(

@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import attrs
 import trio
@@ -143,6 +143,7 @@ class ToolContext:
     _limits: list[TimeLimit] = attrs.field(factory=list[TimeLimit], init=False)
     _gate: Gate | None = attrs.field(default=None, init=False)
     _holds: tuple[trio.CapacityLimiter, ...] = attrs.field(default=(), init=False)
+    _held_up_by: list[trio.CapacityLimiter] = attrs.field(factory=list[trio.CapacityLimiter], init=False)
 
     @property
     def scope(self) -> ScopeKey | None:
@@ -277,6 +278,30 @@ def holding(context: ToolContext, limiter: trio.CapacityLimiter) -> Iterator[Non
         yield
     finally:
         context._holds = before
+
+
+@contextmanager
+def holding_up(context: ToolContext, limiter: trio.CapacityLimiter) -> Iterator[None]:
+    """Note that the calls which wait for this one wait for a place at a limiter during the block, as it does."""
+    above = list(calls_above(context))
+    for call in above:
+        call._held_up_by.append(limiter)
+    try:
+        yield
+    finally:
+        for call in above:
+            call._held_up_by.remove(limiter)
+
+
+def never_free(limiter: trio.CapacityLimiter, passed: frozenset[trio.CapacityLimiter] = frozenset()) -> bool:
+    """Tell whether each call that has a place at a limiter keeps it for ever: it waits for one, and so on in a circle."""
+    if limiter in passed:
+        return True
+    if limiter.available_tokens:
+        return False
+    passed |= {limiter}
+    holders = cast("list[ToolContext]", limiter.statistics().borrowers)
+    return all(any(never_free(other, passed) for other in set(holder._held_up_by)) for holder in holders)
 
 
 def close_with(context: ToolContext, close: Callable[[], None]) -> None:

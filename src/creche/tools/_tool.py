@@ -34,8 +34,8 @@ class ToolThreads:
     """The service that sync bodies take their threads from; the host provides one."""
 
     limiter: trio.CapacityLimiter
-    """How many sync bodies may run at once in this host; those that are called for one that runs do not count, but there
-    are no more of them either."""
+    """How many sync bodies may run at once in this host. Those that are called for one that runs do not count: there may be
+    as many of them again, and so on for those that are called for these."""
 
 
 class Binder(Protocol):
