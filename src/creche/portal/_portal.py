@@ -90,11 +90,13 @@ class Portal(metaclass=NoPublicConstructor):
           BaseException: What the function raises.
         """
         name = _check_function("call", function)
-        if inspect.iscoroutinefunction(_inner(function)):
-            raise TypeError(f"portal.call takes a plain function, and {name} is async; use portal.run")
 
         async def called() -> T:
-            return function(*args)
+            value = function(*args)
+            if inspect.iscoroutine(value):
+                value.close()
+                raise TypeError(f"portal.call takes a plain function, and {name} is async; use portal.run")
+            return value
 
         return await self.run(called)
 
@@ -237,13 +239,9 @@ def _check_function(method: str, function: object) -> str:
             name = function.__name__
             raise TypeError(f"portal.{method} takes a function and its arguments: {name}, ... and not {name}(...)")
         raise TypeError(f"portal.{method} takes a function, and {function!r} is none")
-    inner = _inner(function)
+    inner = function.func if isinstance(function, partial) else function
     named: str = getattr(inner, "__qualname__", repr(inner))
     return named.rpartition("<locals>.")[2]
-
-
-def _inner(function: object) -> object:
-    return function.func if isinstance(function, partial) else function
 
 
 async def _await(method: str, name: str, async_fn: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
