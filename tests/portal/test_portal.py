@@ -170,7 +170,7 @@ def test_what_is_no_function_is_refused_with_what_to_write(under_asyncio):
             with pytest.raises(TypeError) as caught:
                 await portal.call(partial(double, 4))
             assert str(caught.value) == "portal.call takes a plain function, and double is async; use portal.run"
-            with pytest.raises(TypeError, match="is async; use portal.run"):
+            with pytest.raises(TypeError, match=r"is async; use portal\.run"):
                 await portal.call(lambda: double(4))
             assert await portal.call(len, "abc") == 3
 
