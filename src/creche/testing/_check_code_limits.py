@@ -13,6 +13,9 @@ from ._code_bench import Bench, Outcome, Tools
 PROMPT = 0.1
 """Seconds that the end of a cancelled program may take."""
 
+ATTEMPTS = 3
+"""How often a program is cancelled before it counts as late: a machine that others use may stand still for a moment."""
+
 LATE = 6.0
 """Seconds after which a program has ended whose limit is one second."""
 
@@ -185,16 +188,28 @@ async def _check_cancelled(bench: Bench) -> None:
         await bench("return 1", tools=tools)
     assert scope.cancelled_caught, "a program that is cancelled before it begins raises trio.Cancelled"
     for delay in (0.0, 0.001, 0.002, 0.005, 0.01, 0.02):
-        began = trio.current_time()
-        with trio.move_on_after(delay):
-            await bench("await tools.hang()", tools=tools)
-        assert trio.current_time() - began - delay < PROMPT, "a program that is about to begin is cancelled at once"
-        assert not tools.hanging, "no call is under way when the program is over"
+        took = min([await _time_early_cancel(bench, tools, delay) for _ in range(ATTEMPTS)])
+        assert took < PROMPT, "a program that is about to begin is cancelled at once"
     assert (await bench("return 1")).value == 1
+
+
+async def _time_early_cancel(bench: Bench, tools: Tools, delay: float) -> float:
+    """Cancel a program that may not have begun; return the seconds that it took to end."""
+    began = trio.current_time()
+    with trio.move_on_after(delay):
+        await bench("await tools.hang()", tools=tools)
+    assert not tools.hanging, "no call is under way when the program is over"
+    return trio.current_time() - began - delay
 
 
 async def _check_cancel(bench: Bench, source: str, *, by_printing: bool = False) -> None:
     """Cancel a program that computes or whose call hangs, while another one goes on."""
+    took = min([await _time_cancel(bench, source, by_printing=by_printing) for _ in range(ATTEMPTS)])
+    assert took < PROMPT, f"a program that is cancelled ends in {PROMPT} s, not in {took:.3f} s:\n{source}"
+
+
+async def _time_cancel(bench: Bench, source: str, *, by_printing: bool) -> float:
+    """Cancel a program while another one goes on; return the seconds that it took to end."""
     tools, other, outcomes = Tools(), Tools(), list[Outcome]()
     is_there = trio.Event()
     scope = trio.CancelScope()
@@ -222,10 +237,10 @@ async def _check_cancel(bench: Bench, source: str, *, by_printing: bool = False)
                 scope.cancel()
         took = trio.current_time() - began
         assert scope.cancelled_caught, f"a program that is cancelled raises trio.Cancelled:\n{source}"
-        assert took < PROMPT, f"a program that is cancelled ends in {PROMPT} s, not in {took:.3f} s:\n{source}"
         assert not tools.hanging, f"no call is under way when the program is over:\n{source}"
         await other.meet({"count": 2})
     assert outcomes[0].value == "went on", f"another program goes on when one is cancelled:\n{outcomes[0]}"
+    return took
 
 
 def _setter(event: trio.Event) -> Callable[[str], None]:
