@@ -13,7 +13,7 @@ from ._code_bench import Bench, Outcome, Tools
 PROMPT = 0.1
 """Seconds that the end of a cancelled program may take."""
 
-ATTEMPTS = 3
+TRIES = 3
 """How often a program is cancelled before it counts as late: a machine that others use may stand still for a moment."""
 
 LATE = 6.0
@@ -188,7 +188,7 @@ async def _check_cancelled(bench: Bench) -> None:
         await bench("return 1", tools=tools)
     assert scope.cancelled_caught, "a program that is cancelled before it begins raises trio.Cancelled"
     for delay in (0.0, 0.001, 0.002, 0.005, 0.01, 0.02):
-        took = min([await _time_early_cancel(bench, tools, delay) for _ in range(ATTEMPTS)])
+        took = min([await _time_early_cancel(bench, tools, delay) for _ in range(TRIES)])
         assert took < PROMPT, "a program that is about to begin is cancelled at once"
     assert (await bench("return 1")).value == 1
 
@@ -204,7 +204,7 @@ async def _time_early_cancel(bench: Bench, tools: Tools, delay: float) -> float:
 
 async def _check_cancel(bench: Bench, source: str, *, by_printing: bool = False) -> None:
     """Cancel a program that computes or whose call hangs, while another one goes on."""
-    took = min([await _time_cancel(bench, source, by_printing=by_printing) for _ in range(ATTEMPTS)])
+    took = min([await _time_cancel(bench, source, by_printing=by_printing) for _ in range(TRIES)])
     assert took < PROMPT, f"a program that is cancelled ends in {PROMPT} s, not in {took:.3f} s:\n{source}"
 
 

@@ -11,7 +11,7 @@ import trio
 
 from creche.codemode import CodeLimits, CodeRuntime
 
-from ._check_code_limits import ATTEMPTS, PROMPT
+from ._check_code_limits import PROMPT, TRIES
 from ._code_bench import Bench, Outcome, Tools
 
 _REACHES = {
@@ -34,7 +34,7 @@ _AT_WORK = (
 async def check_sandbox(runtime: CodeRuntime) -> None:
     """Check that programs share nothing, reach nothing, and leave no process behind."""
     before = children()
-    took = min([await _time_end(runtime) for _ in range(ATTEMPTS)])
+    took = min([await _time_end(runtime) for _ in range(TRIES)])
     assert took < PROMPT, f"what runs when serve() is left ends in {PROMPT} s, not in {took:.3f} s"
     async with runtime.serve() as run:
         bench = Bench(run)
