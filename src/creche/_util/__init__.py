@@ -16,7 +16,11 @@ from ._fields import (
     is_whole as is_whole,
 )
 from ._keeping import Keeping as Keeping
-from ._nursery import is_cancelled as is_cancelled, open_hidden_nursery as open_hidden_nursery
+from ._nursery import (
+    is_cancelled as is_cancelled,
+    leaves_of as leaves_of,
+    open_hidden_nursery as open_hidden_nursery,
+)
 from ._public import NoPublicConstructor as NoPublicConstructor, final as final, publish as publish
 from ._text import (
     canonical_json as canonical_json,
@@ -54,6 +58,7 @@ __all__ = [
     "is_text",
     "is_tuple_of",
     "is_whole",
+    "leaves_of",
     "listed",
     "open_hidden_nursery",
     "publish",

@@ -6,9 +6,9 @@ a bug, and says so.
 """
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import cast, overload
 
 import trio
 
@@ -44,11 +44,11 @@ async def open_hidden_nursery(what: str, *, cancel: bool = True) -> AsyncIterato
                     nursery.cancel_scope.cancel()
         return
     except BaseExceptionGroup as group:
-        leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, trio.Cancelled)]
+        leaves = [leaf for leaf in leaves_of(group) if not isinstance(leaf, trio.Cancelled)]
         interrupts = [leaf for leaf in leaves if isinstance(leaf, KeyboardInterrupt | SystemExit)]
         if interrupts:
             to_raise = interrupts[0]
-        elif body_error is not None and _all_in(leaves, _leaves(body_error)):
+        elif body_error is not None and _all_in(leaves, leaves_of(body_error)):
             to_raise = body_error
         elif not leaves:
             to_raise = group
@@ -68,12 +68,17 @@ def is_cancelled() -> bool:
     return trio.current_effective_deadline() == -math.inf
 
 
-def _leaves(error: BaseException) -> list[BaseException]:
+@overload
+def leaves_of(error: Exception) -> Sequence[Exception]: ...
+@overload
+def leaves_of(error: BaseException) -> Sequence[BaseException]: ...
+def leaves_of(error: BaseException) -> Sequence[BaseException]:
+    """Return what is in a group, at any depth, or the error itself if it is none."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return [leaf for each in group.exceptions for leaf in _leaves(each)]
+        return [leaf for each in group.exceptions for leaf in leaves_of(each)]
     return [error]
 
 
-def _all_in(errors: list[BaseException], others: list[BaseException]) -> bool:
+def _all_in(errors: Sequence[BaseException], others: Sequence[BaseException]) -> bool:
     return all(any(error is other for other in others) for error in errors)

@@ -28,6 +28,7 @@ from creche.session import (
 from ._output import Output
 from ._routes import Routes
 from ._text import one_line, short_arguments
+from ._told import asks_again
 
 WIDTH = 96
 """Longest line, in characters."""
@@ -130,7 +131,7 @@ class Progress:
             case AttemptFailed(error, code=code) if code != "cancelled":
                 told = f"got no answer: {error}"
             case RetryPlanned(delay=delay):
-                told = f"asks again in {delay:.1f} s" if delay else "asks again"
+                told = asks_again(delay)
             case _:
                 told = _sentence_about_call(event.record.data)
         return told

@@ -11,6 +11,11 @@ LONGEST = 400
 """Characters of a sentence."""
 
 
+def asks_again(delay: float) -> str:
+    """Return what is told of a request that will be made once more."""
+    return f"asks again in {delay:.1f} s" if delay else "asks again"
+
+
 class Sentences:
     """A projection of records into sentences, one a failure.
 
@@ -35,8 +40,7 @@ class Sentences:
             case AttemptFailed(error):
                 self._failures[path] = error
             case RetryPlanned(delay=delay):
-                again = f"asks again in {delay:.1f} s" if delay else "asks again"
-                return f"{path} got no answer and {again}: {self._failures.pop(path, '')}"
+                return f"{path} got no answer and {asks_again(delay)}: {self._failures.pop(path, '')}"
             case RouteNoted() as noted:
                 route = self._routes.note(path, noted)
                 return None if route is None else f"{path} asks {route}"

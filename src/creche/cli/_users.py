@@ -7,7 +7,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO, cast
@@ -15,7 +15,7 @@ from typing import TextIO, cast
 import outcome
 import trio
 
-from creche._util import without_addresses
+from creche._util import leaves_of, without_addresses
 from creche.errors import CrecheError, InternalError
 
 from ._ending import WrongUsage
@@ -60,7 +60,7 @@ def users_code(what: str, *, is_host: bool = False) -> Iterator[None]:
     except WrongUsage:
         raise
     except BaseException as error:
-        leaves = list(_leaves(error))
+        leaves = leaves_of(error)  # of a nursery of the user's only what it raised is of interest
         if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
             raise KeyboardInterrupt from None
         if is_host and all(isinstance(leaf, CrecheError | InternalError) for leaf in leaves):
@@ -68,16 +68,7 @@ def users_code(what: str, *, is_host: bool = False) -> Iterator[None]:
         raise UserCodeFailed(f"{what}: {_said(leaves)}") from error
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Return what is in a group, at any depth: of a nursery of the user's only what it raised is of interest."""
-    if isinstance(error, BaseExceptionGroup):
-        for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
-
-
-def _said(errors: list[BaseException]) -> str:
+def _said(errors: Sequence[BaseException]) -> str:
     """Return what was raised, and where."""
     more = [f"and {len(errors) - MOST_SAID} more"] if len(errors) > MOST_SAID else []
     return "; ".join([*[_one_said(error) for error in errors[:MOST_SAID]], *more])

@@ -9,7 +9,7 @@ Rule 3: what a body raises is its outcome. Cancellation alone passes through, an
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import cast
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import attrs
 import trio
 
-from creche._util import is_cancelled
+from creche._util import is_cancelled, leaves_of
 from creche.errors import (
     CodeError,
     CrecheError,
@@ -285,23 +285,15 @@ def _parts_in(value: object) -> Sequence[Part]:
 
 def failure_of(error: Exception) -> ToolOutcome:
     """Return the outcome of a body that raised. A group counts as what is in it."""
-    codes = {_code_of(leaf) for leaf in _leaves(error)}
+    codes = {_code_of(leaf) for leaf in leaves_of(error)}
     return failure(codes.pop() if len(codes) == 1 else "exception", told(error))
 
 
 def told(error: Exception) -> str:
     """Return what a model is told of an error; of a group, what is in it."""
-    leaves = list(_leaves(error))
+    leaves = leaves_of(error)
     more = [f"and {len(leaves) - MOST_CAUSES} more"] if len(leaves) > MOST_CAUSES else []
     return "; ".join([_sentence(leaf) for leaf in leaves[:MOST_CAUSES]] + more)
-
-
-def _leaves(error: Exception) -> Iterator[Exception]:
-    if isinstance(error, ExceptionGroup):
-        for each in cast("ExceptionGroup[Exception]", error).exceptions:
-            yield from _leaves(each)
-    else:
-        yield error
 
 
 def _code_of(error: Exception) -> str:
